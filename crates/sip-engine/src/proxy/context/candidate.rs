@@ -1,0 +1,247 @@
+//! The target set (RFC 3261 16.5): what kind each target is, how far it has got, and where to
+//! go on.
+
+use std::sync::Arc;
+
+use sip_limit::concurrent;
+use sip_locate::Hop;
+use sip_msg::{Flow, Message, Transport};
+use smallvec::SmallVec;
+
+use crate::effect::ParkId;
+use crate::gateways::Place;
+use crate::location::Binding;
+use crate::people::Person;
+use crate::proxy::outcome::Outcome;
+use crate::proxy::ways::Beside;
+use crate::routes::{Care, NextHop};
+use crate::trunk::Trunk;
+
+/// What kind of target it is: how copies find their way to it.
+#[derive(Clone, Debug)]
+pub(crate) enum TargetKind {
+    /// Where the request's own Route or Request-URI leads.
+    Routed,
+    /// The flow that a token in our Route names.
+    Token(Flow),
+    /// A contact of a user.
+    Contact(Arc<Binding>),
+    /// A URI of somebody elsewhere, to which an alias or a forward leads.
+    Uri(Arc<[u8]>),
+    /// Configured next hops, to be tried in order. Where a table rewrote the number,
+    /// the Request-URI becomes `user` at the next hop.
+    NextHops {
+        hops: SmallVec<[NextHop; 1]>,
+        at: u8,
+        user: Option<Box<[u8]>>,
+        care: Option<Arc<Care>>,
+        trunk: Option<Arc<Trunk>>,
+        beside: Option<Box<Beside>>,
+    },
+}
+
+impl TargetKind {
+    /// How the operator's next hops are cared for; `None` for other targets.
+    pub(crate) fn care(&self) -> Option<&Care> {
+        match self {
+            Self::NextHops { care, .. } => Some(care.as_deref().unwrap_or(&Care::USUAL)),
+            _ => None,
+        }
+    }
+}
+
+/// Next hops that one target may have, in all its groups: a `u8` counts them.
+const HOPS_MAX: usize = 255;
+
+fn has_next_group(beside: &Option<Box<Beside>>) -> bool {
+    beside
+        .as_ref()
+        .is_some_and(|beside| !beside.next.is_empty())
+}
+
+/// How far a target has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Not begun.
+    Waiting,
+    /// Its addresses are being asked for.
+    Resolving(ParkId),
+    /// A media engine is being asked for the copy that goes there.
+    Asking(ParkId),
+    /// A branch is under way.
+    Trying,
+    /// A branch is under way, and nobody waits for it any more.
+    GivenUp,
+    /// Over.
+    Done,
+}
+
+/// A member of the target set (RFC 3261 16.5).
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    pub(crate) kind: TargetKind,
+    /// In thousandths; equals are tried in parallel.
+    pub(crate) q: u16,
+    pub(crate) progress: Progress,
+    /// Where to try, in order, and how many of those were tried.
+    pub(crate) hops: SmallVec<[Hop; 1]>,
+    pub(crate) tried: u8,
+    /// The share of Max-Breadth that it holds while it is under way.
+    pub(crate) share: u32,
+    /// How many gateways were put behind the others because they failed lately.
+    pub(crate) passed_over: u8,
+    /// Its transport was nobody's explicit wish: a long request may go over a
+    /// stream instead.
+    pub(crate) may_stream: bool,
+    /// Its flow was gone: another flow of the same phone may be tried.
+    pub(crate) is_flow_failed: bool,
+    /// Why one of its addresses was not tried, which says more than that the others failed.
+    pub(crate) refused: Option<Outcome>,
+    /// What only few have.
+    pub(crate) extra: Option<Box<Extra>>,
+}
+
+/// What a target has that was led on, or whose calls are counted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Extra {
+    /// The user on whose account it is, where that is not the caller's.
+    pub(crate) payer: Option<Arc<Person>>,
+    /// Header lines that are added to its copies.
+    pub(crate) added: Vec<u8>,
+    /// The Request-URI of its copies, where its kind does not say.
+    pub(crate) uri: Option<Arc<[u8]>>,
+    /// Whether it is an emergency number.
+    pub(crate) is_emergency: bool,
+    /// The places that it has taken among the calls of its group and of whoever pays.
+    pub(crate) group_place: Option<Arc<concurrent::Place>>,
+    pub(crate) payer_place: Option<Arc<concurrent::Place>>,
+    /// Its place among the calls of one caller that whoever pays forwards, and that nobody has
+    /// answered.
+    pub(crate) forward_place: Option<Arc<concurrent::Place>>,
+}
+
+impl Candidate {
+    pub(crate) fn new(kind: TargetKind, q: u16) -> Self {
+        Self {
+            kind,
+            q,
+            progress: Progress::Waiting,
+            hops: SmallVec::new(),
+            tried: 0,
+            share: 0,
+            passed_over: 0,
+            may_stream: false,
+            is_flow_failed: false,
+            refused: None,
+            extra: None,
+        }
+    }
+
+    /// What only few have.
+    pub(crate) fn extra(&mut self) -> &mut Extra {
+        self.extra.get_or_insert_default()
+    }
+
+    /// The Request-URI of its copies, where its kind does not say.
+    pub(crate) fn own_uri(&self) -> Option<&[u8]> {
+        self.extra.as_ref()?.uri.as_deref()
+    }
+
+    /// The places that it has taken, for the call that comes of it.
+    pub(crate) fn take_places(&mut self) -> Vec<Arc<concurrent::Place>> {
+        let Some(extra) = &mut self.extra else {
+            return Vec::new();
+        };
+        extra.forward_place = None;
+        let places = [extra.group_place.take(), extra.payer_place.take()];
+        places.into_iter().flatten().collect()
+    }
+
+    /// Goes on to the next gateway; `false` where none is left.
+    pub(crate) fn next_gateway(&mut self) -> bool {
+        let TargetKind::NextHops {
+            hops,
+            at,
+            user,
+            care,
+            trunk,
+            beside,
+        } = &mut self.kind
+        else {
+            return false;
+        };
+        *at = at.saturating_add(1);
+        let mut has_more = usize::from(*at) < hops.len();
+        if !has_more
+            && let Some(beside) = beside
+            && let Some(next) = beside.next.pop()
+            && hops.len() + next.hops.len() <= HOPS_MAX
+        {
+            // Those that were tried stay: branches name theirs by its place among them.
+            *at = hops.len() as u8;
+            hops.extend(next.hops);
+            (*user, *care, *trunk) = (next.user, next.care, next.trunk);
+            beside.limit = next.limit;
+            has_more = true;
+            self.passed_over = 0;
+            if let Some(extra) = &mut self.extra {
+                extra.group_place = None;
+            }
+        }
+        self.hops.clear();
+        self.tried = 0;
+        has_more
+    }
+
+    /// Goes on to the next group of gateways; `false` where none is left.
+    pub(crate) fn next_group(&mut self) -> bool {
+        let TargetKind::NextHops { hops, at, .. } = &mut self.kind else {
+            return false;
+        };
+        *at = hops.len().min(HOPS_MAX) as u8;
+        self.next_gateway()
+    }
+
+    /// How long the next hop at hand may take to its first response to an INVITE that begins
+    /// a call, before something is held against it: `None` for as long as the transaction
+    /// takes, which is so for other targets, and for those of which there is but one.
+    pub(crate) fn patience_ms(&self, request: &Message) -> Option<u64> {
+        let TargetKind::NextHops { hops, beside, .. } = &self.kind else {
+            return None;
+        };
+        let timeout_ms = self.kind.care()?.timeout_ms;
+        let has_others = hops.len() > 1 || self.hops.len() > 1 || has_next_group(beside);
+        let counts = timeout_ms > 0 && has_others && request.to_tag().is_none();
+        counts.then_some(timeout_ms)
+    }
+
+    /// Whether there is another way than the next hop at hand, which is `here`. What is passed
+    /// over is none, but for one that would be passed over itself.
+    pub(crate) fn has_other_way(&self, here: Place, is_out: impl Fn(Place) -> bool) -> bool {
+        let TargetKind::NextHops {
+            hops, at, beside, ..
+        } = &self.kind
+        else {
+            return false;
+        };
+        if has_next_group(beside) {
+            return true;
+        }
+        let left = hops.len().saturating_sub(usize::from(*at) + 1);
+        let mut addresses = self.hops.iter().skip(usize::from(self.tried));
+        match is_out(here) {
+            true => left > 0 || addresses.next().is_some(),
+            false => {
+                left > usize::from(self.passed_over)
+                    || addresses.any(|hop| !is_out((hop.transport, hop.addr)))
+            }
+        }
+    }
+
+    /// Whether the datagram is still to be tried, in the case that the stream
+    /// which was chosen for a long request fails.
+    pub(crate) fn has_datagram_left(&self) -> bool {
+        let next = self.hops.get(usize::from(self.tried));
+        self.may_stream && next.is_some_and(|hop| hop.transport == Transport::Udp)
+    }
+}

@@ -1,0 +1,162 @@
+//! The contexts of a shard, by their keys.
+
+use invariant::broken;
+use slots::Spares;
+
+use super::owner::{GENERATION_MASK, Key, SLOT_BITS};
+use super::{Candidate, Context};
+use crate::records::Followed;
+
+/// All contexts of a shard. Contexts and their memory are used again.
+#[derive(Default)]
+pub(crate) struct Contexts {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    // Boxed: a context goes in and out by its pointer.
+    spare: Spares<Box<Context>>,
+    /// Target sets of contexts that need them no more.
+    target_sets: Spares<Vec<Candidate>>,
+    live: usize,
+    /// The memory of the messages of those in the table.
+    messages_bytes: usize,
+}
+
+struct Slot {
+    generation: u32,
+    context: Option<Box<Context>>,
+}
+
+impl Contexts {
+    /// Those whose final response is still to come. Looks at every slot.
+    pub(crate) fn unanswered(&self) -> usize {
+        let contexts = self.slots.iter().filter_map(|slot| slot.context.as_ref());
+        contexts.filter(|context| !context.is_final_sent).count()
+    }
+
+    /// Takes the records of the calls in it. Looks at every slot.
+    pub(crate) fn take_records(&mut self) -> impl Iterator<Item = Followed> {
+        let contexts = self
+            .slots
+            .iter_mut()
+            .filter_map(|slot| slot.context.as_mut());
+        contexts.filter_map(|context| context.record.take())
+    }
+
+    /// A context that is not in the table yet; [`Contexts::put`] puts it there.
+    /// `None` when `max` are live.
+    pub(crate) fn open(&mut self, max: usize) -> Option<(Key, Box<Context>)> {
+        if self.live >= max.min(1 << SLOT_BITS) {
+            return None;
+        }
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => {
+                // Below `1 << SLOT_BITS`.
+                let slot = self.slots.len() as u32;
+                self.slots.push(Slot {
+                    generation: 0,
+                    context: None,
+                });
+                slot
+            }
+        };
+        let Some(generation) = self.slots.get(slot as usize).map(|slot| slot.generation) else {
+            return broken!("a free slot is one of the table's", None);
+        };
+        self.live += 1;
+        let mut context = self.spare.pop().unwrap_or_else(|| Box::new(Context::new()));
+        if context.candidates.capacity() == 0
+            && let Some(target_set) = self.target_sets.pop()
+        {
+            context.candidates = target_set;
+        }
+        Some((Key { slot, generation }, context))
+    }
+
+    /// Takes a context out, to work on it.
+    pub(crate) fn take(&mut self, key: Key) -> Option<Box<Context>> {
+        let slot = self.slots.get_mut(key.slot as usize)?;
+        if slot.generation != key.generation {
+            return None;
+        }
+        let context = slot.context.take()?;
+        self.messages_bytes -= context.messages_bytes;
+        Some(context)
+    }
+
+    /// Puts a context back, or in.
+    pub(crate) fn put(&mut self, key: Key, context: Box<Context>) {
+        let Some(slot) = self.slots.get_mut(key.slot as usize) else {
+            return broken!("a context that was opened has its slot");
+        };
+        if slot.context.is_some() {
+            broken!("a context was taken out to be put back");
+        }
+        self.messages_bytes += context.messages_bytes;
+        slot.context = Some(context);
+    }
+
+    /// Ends a context that was taken out.
+    pub(crate) fn close(&mut self, key: Key, mut context: Box<Context>, pool: &mut sip_msg::Pool) {
+        context.reset(pool);
+        self.spare.push(context);
+        let Some(slot) = self.slots.get_mut(key.slot as usize) else {
+            return broken!("a context that was opened has its slot");
+        };
+        slot.generation = (slot.generation + 1) & GENERATION_MASK;
+        self.free.push(key.slot);
+        self.live -= 1;
+    }
+
+    /// Takes a target set that is not needed any more: contexts that only wait
+    /// for repetitions are many, and should be small.
+    pub(crate) fn keep_target_set(&mut self, context: &mut Context) {
+        let mut target_set = std::mem::take(&mut context.candidates);
+        target_set.clear();
+        self.target_sets.push(target_set);
+    }
+
+    /// How many are live.
+    pub(crate) fn len(&self) -> usize {
+        self.live
+    }
+
+    /// The memory of the contexts, those to be used again among them, and of
+    /// the messages that they keep.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let contexts = self.live + self.spare.len();
+        contexts * size_of::<Context>()
+            + self.slots.capacity() * size_of::<Slot>()
+            + self.target_sets.len() * size_of::<Candidate>()
+            + self.messages_bytes
+    }
+
+    /// Gives back memory that nothing has needed since the last call.
+    pub(crate) fn trim(&mut self) {
+        self.spare.trim(|_| {});
+        self.target_sets.trim(|_| {});
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_key_finds_nobody_and_a_bound_holds() {
+        let mut pool = sip_msg::Pool::default();
+        let mut contexts = Contexts::default();
+        let (first, context) = contexts.open(1).unwrap();
+        contexts.put(first, context);
+        assert!(contexts.open(1).is_none());
+        let context = contexts.take(first).unwrap();
+        assert!(contexts.take(first).is_none());
+        contexts.close(first, context, &mut pool);
+        assert_eq!(contexts.len(), 0);
+        let (second, context) = contexts.open(1).unwrap();
+        contexts.put(second, context);
+        assert_eq!(first.slot, second.slot);
+        assert!(contexts.take(first).is_none());
+        assert!(contexts.take(second).is_some());
+    }
+}
