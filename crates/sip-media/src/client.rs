@@ -1,4 +1,11 @@
-//! Commands under way: cookies, repetition, deadlines, and the way from one engine to the next.
+//! A worker's end of the engines: which is asked, what comes of it, and the way from one to the
+//! next.
+
+mod config;
+mod counters;
+mod fit;
+mod outputs;
+mod pending;
 
 use std::collections::VecDeque;
 use std::hash::Hasher;
@@ -10,140 +17,16 @@ use invariant::broken;
 use siphasher::sip::SipHasher13;
 use wheel::{TimerId, Wheel};
 
-use crate::ask::write_ping;
 use crate::engines::Engine;
 use crate::reply::{Reply, parse, split};
 use crate::{Ask, Command, EngineId, SharedEngines, Why};
 
-/// When a command is repeated first; the next time after twice as long, and so on.
-const REPEAT_MS: u64 = 100;
-/// Digits of a cookie.
-const COOKIE_LEN: usize = 16;
-/// The longest datagram: what IPv4 carries behind its header and that of UDP.
-const DATAGRAM_BYTES_MAX: usize = 65_507;
-/// More than what a command says beside its texts and flags.
-const COMMAND_BYTES: usize = 1_024;
-/// More than what is written beside a flag.
-const FLAG_BYTES: usize = 8;
-/// The most streams of one session description. For each an engine opens up to four ports of some
-/// thousands, and has half a kilobyte to tell at the end, in one datagram.
-const STREAMS_MAX: usize = 16;
+pub use config::{Config, Place};
+pub use counters::Counters;
+pub use outputs::{Answered, Change, Failure, Given, Transmit};
+pub(crate) use pending::Asked;
 
-/// What is asked of whom, and for how long.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// Where the engines are.
-    pub engines: Vec<SocketAddr>,
-    /// How long one engine may take.
-    pub timeout_ms: u64,
-    /// Engines that are asked for one offer, one after the other.
-    pub tries_max: usize,
-    /// The time from one ping to the next. One that has failed is pinged each second.
-    pub ping_interval_ms: u64,
-    /// Commands under way; past it an offer or an answer fails at once.
-    pub commands_max: usize,
-    /// The longest session description that an engine is given, or that is taken from one.
-    pub sdp_bytes_max: usize,
-    /// Flags that go with each offer and answer.
-    pub flags: Vec<Box<str>>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            engines: Vec::new(),
-            timeout_ms: 1_000,
-            tries_max: 2,
-            ping_interval_ms: 5_000,
-            commands_max: 4_096,
-            sdp_bytes_max: 16_384,
-            flags: Vec::new(),
-        }
-    }
-}
-
-/// Which of the clients of a process this is: they share the pings.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Place {
-    /// Its number.
-    pub index: usize,
-    /// How many there are; 0 and 1 mean that there is no other.
-    pub clients: usize,
-}
-
-/// A datagram for an engine.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Transmit {
-    /// Where it goes.
-    pub to: SocketAddr,
-    /// What it says.
-    pub bytes: Vec<u8>,
-}
-
-/// What an engine gives.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Given {
-    /// Which it is.
-    pub engine: EngineId,
-    /// The session description as it is to be sent on.
-    pub sdp: Option<Box<[u8]>>,
-}
-
-/// Why nothing was given.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// No engine answers, or none takes calls.
-    Gone,
-    /// Too much is under way, here or at the engines.
-    Busy,
-    /// The engine refuses, in its words.
-    Refused(Box<str>),
-}
-
-/// The answer to somebody who waits.
-#[derive(Debug)]
-pub struct Answered {
-    /// Who waits.
-    pub waiter: u64,
-    /// What was asked.
-    pub ask: Box<Ask>,
-    /// What came of it.
-    pub result: Result<Given, Failure>,
-}
-
-/// An engine is left, or is used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
-    /// Where it is.
-    pub address: SocketAddr,
-    /// Why it is left; none where it is used again.
-    pub why: Option<Why>,
-}
-
-counters::counters! {
-    /// What was asked of media engines, and what came of it.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct Counters {
-        /// Commands sent to media engines, repetitions aside.
-        pub commands: [u64; 3] = counter("signet_media_commands_total", command: ["offer", "answer", "delete"]),
-        /// Commands sent again because no reply had come.
-        pub repeated: u64 = counter("signet_media_repeated_total"),
-        /// Commands to which a media engine did not reply in time.
-        pub timed_out: u64 = counter("signet_media_timeouts_total"),
-        /// Commands that a media engine refused.
-        pub refused: u64 = counter("signet_media_engine_refusals_total"),
-        /// Offers that went on to another media engine.
-        pub failovers: u64 = counter("signet_media_failovers_total"),
-        /// Commands not sent because too many were under way.
-        pub full: u64 = counter("signet_media_full_total"),
-        /// Commands not sent because their session description is longer than is taken, or has more streams.
-        pub unfit: u64 = counter("signet_media_unfit_total"),
-        /// Replies to nothing that is under way: they came twice, or too late.
-        pub replies_late: u64 = counter("signet_media_replies_late_total"),
-        /// Replies that cannot be read, or come from another than was asked.
-        pub replies_bad: u64 = counter("signet_media_replies_bad_total"),
-    }
-}
+use pending::{Pending, read_cookie};
 
 /// Something that is due.
 #[derive(Clone, Copy)]
@@ -152,24 +35,6 @@ enum Due {
     Repeat(u64),
     /// It is time to look who is to be pinged.
     Pings,
-}
-
-/// What an engine was asked.
-pub(crate) enum Asked {
-    /// Whether it is there.
-    Ping,
-    /// A command, for somebody who waits or for nobody; and the engines that were asked.
-    Command(Option<u64>, Box<Ask>, Vec<EngineId>),
-}
-
-struct Pending {
-    asked: Asked,
-    engine: Arc<Engine>,
-    datagram: Vec<u8>,
-    repeats: u32,
-    since_ms: u64,
-    until_ms: u64,
-    timer: TimerId,
 }
 
 /// An engine, as one client knows it.
@@ -433,94 +298,6 @@ impl Client {
         fit.max_by_key(|engine| lot(engine.id)).cloned()
     }
 
-    /// Whether a command may be given to an engine. One call is not to have all of its ports, nor
-    /// replies that no datagram carries.
-    fn is_fit(&self, ask: &Ask) -> bool {
-        let flags = self.config.flags.iter().map(|flag| flag.len() + FLAG_BYTES);
-        let length = ask.held_bytes() + COMMAND_BYTES + flags.sum::<usize>();
-        ask.sdp.len() <= self.config.sdp_bytes_max
-            && length <= DATAGRAM_BYTES_MAX
-            && streams(&ask.sdp) <= STREAMS_MAX
-    }
-
-    pub(crate) fn send(&mut self, now_ms: u64, asked: Asked, engine: Arc<Engine>) {
-        let cookie = self.next_cookie();
-        let mut datagram = format!("{cookie:016x} ").into_bytes();
-        match &asked {
-            Asked::Ping => {
-                if let Some(known) = self.known(engine.id) {
-                    known.pings += 1;
-                }
-                write_ping(&mut datagram);
-            }
-            Asked::Command(_, ask, _) => {
-                let place = match ask.command {
-                    Command::Choose | Command::Offer => 0,
-                    Command::Answer => 1,
-                    Command::Delete => 2,
-                };
-                if let Some(count) = self.counters.commands.get_mut(place) {
-                    *count += 1;
-                }
-                ask.write(&self.config.flags, &mut datagram);
-            }
-        }
-        self.transmits.push_back(Transmit {
-            to: engine.address,
-            bytes: datagram.clone(),
-        });
-        let until_ms = now_ms + self.config.timeout_ms;
-        let repeat_ms = until_ms.min(now_ms + REPEAT_MS);
-        let pending = Pending {
-            asked,
-            engine,
-            datagram,
-            repeats: 0,
-            since_ms: now_ms,
-            until_ms,
-            timer: self.wheel.start(repeat_ms, Due::Repeat(cookie)),
-        };
-        self.held_bytes += pending.held_bytes();
-        self.pending.insert(cookie, pending);
-    }
-
-    /// A command has had no reply so far.
-    fn repeat(&mut self, now_ms: u64, cookie: u64) {
-        // It may have had one with the same tick.
-        let Some(pending) = self.pending.get_mut(&cookie) else {
-            return;
-        };
-        if now_ms < pending.until_ms {
-            pending.repeats += 1;
-            let wait_ms = REPEAT_MS << pending.repeats.min(10);
-            let next_ms = pending.until_ms.min(now_ms + wait_ms);
-            pending.timer = self.wheel.start(next_ms, Due::Repeat(cookie));
-            self.counters.repeated += 1;
-            self.transmits.push_back(Transmit {
-                to: pending.engine.address,
-                bytes: pending.datagram.clone(),
-            });
-            let engine = Arc::clone(&pending.engine);
-            if self.known(engine.id).is_some_and(|known| known.pings == 0) {
-                self.send(now_ms, Asked::Ping, engine);
-            }
-            return;
-        }
-        if let Some(pending) = self.pending.remove(&cookie) {
-            self.forget(&pending);
-            self.counters.timed_out += 1;
-            // Who sends what an engine cannot answer is not to have it left by everybody: one that
-            // has said anything since is there.
-            let since_ms = pending.since_ms;
-            let known = self.known(pending.engine.id);
-            let is_there = known.is_some_and(|of| of.heard_ms.is_some_and(|at| at > since_ms));
-            if !is_there {
-                self.failed(now_ms, &pending.engine, Why::Silent);
-            }
-            self.go_on(now_ms, pending, Failure::Gone);
-        }
-    }
-
     /// An engine has done what it was asked.
     fn done(&mut self, now_ms: u64, pending: Pending, sdp: Option<&[u8]>) {
         let Asked::Command(waiter, ask, tried) = pending.asked else {
@@ -606,86 +383,10 @@ impl Client {
         }
     }
 
-    /// Takes out all that is under way and wanted, in the order in which it was asked.
-    fn take_where(&mut self, is_wanted: impl Fn(&Pending) -> bool) -> Vec<Pending> {
-        let all = self.pending.iter();
-        let wanted = all.filter(|(_, pending)| is_wanted(pending));
-        let mut wanted: Vec<_> = wanted.map(|(cookie, of)| (of.until_ms, *cookie)).collect();
-        wanted.sort_unstable();
-        let mut taken = Vec::with_capacity(wanted.len());
-        for (_, cookie) in wanted {
-            if let Some(pending) = self.pending.remove(&cookie) {
-                self.forget(&pending);
-                taken.push(pending);
-            }
-        }
-        taken
-    }
-
-    /// What was under way has ended.
-    fn forget(&mut self, pending: &Pending) {
-        self.wheel.cancel(pending.timer);
-        self.held_bytes -= pending.held_bytes();
-        if let (Asked::Ping, Some(known)) = (&pending.asked, self.known(pending.engine.id)) {
-            known.pings = known.pings.saturating_sub(1);
-        }
-    }
-
     /// An engine of the configuration.
     fn known(&mut self, id: EngineId) -> Option<&mut Known> {
         self.engines.iter_mut().find(|known| known.engine.id == id)
     }
-
-    /// A number that nobody guesses, and that no other client has: rtpengine answers a cookie
-    /// that it knows with what it has answered before.
-    fn next_cookie(&mut self) -> u64 {
-        loop {
-            self.last += 1;
-            let mut hasher = SipHasher13::new_with_key(&self.key);
-            hasher.write_u64(self.last);
-            let cookie = hasher.finish();
-            if !self.pending.contains_key(&cookie) {
-                return cookie;
-            }
-        }
-    }
-}
-
-impl Pending {
-    fn held_bytes(&self) -> usize {
-        let ask = match &self.asked {
-            Asked::Ping => 0,
-            Asked::Command(_, ask, _) => ask.held_bytes(),
-        };
-        size_of::<Self>() + self.datagram.len() + ask
-    }
-}
-
-/// The streams of a session description, as its writer says: an engine opens two ports or four
-/// for each, and tells of each when the call ends.
-// RFC 8866 5.14: "m=<media> <port>/<number of ports> <proto> <fmt> ..."
-fn streams(sdp: &[u8]) -> usize {
-    let lines = sdp.split(|byte| matches!(byte, b'\n' | b'\r'));
-    let lines = lines.filter_map(|line| line.strip_prefix(b"m="));
-    let counts = lines.map(|line| {
-        let port = line.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
-        let count = port.splitn(2, |byte| *byte == b'/').nth(1);
-        let digits = count.unwrap_or_default().iter();
-        let digits = digits.take_while(|byte| byte.is_ascii_digit());
-        let count = digits.fold(0_usize, |sum, digit| {
-            sum.saturating_mul(10)
-                .saturating_add(usize::from(digit - b'0'))
-        });
-        count.max(1)
-    });
-    counts.fold(0, usize::saturating_add)
-}
-
-fn read_cookie(text: &[u8]) -> Option<u64> {
-    let is_hex = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    let is_ours = text.len() == COOKIE_LEN && text.iter().all(is_hex);
-    let text = str::from_utf8(text).ok().filter(|_| is_ours)?;
-    u64::from_str_radix(text, 16).ok()
 }
 
 #[cfg(test)]

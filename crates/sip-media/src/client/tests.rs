@@ -1,3 +1,5 @@
+use super::fit::DATAGRAM_BYTES_MAX;
+use super::pending::COOKIE_LEN;
 use super::*;
 use crate::bencode::read;
 

@@ -1,0 +1,171 @@
+//! What is under way at engines: cookies, repetition and deadlines.
+
+use std::hash::Hasher;
+use std::sync::Arc;
+
+use siphasher::sip::SipHasher13;
+use wheel::TimerId;
+
+use super::{Client, Due, Failure, Transmit};
+use crate::ask::write_ping;
+use crate::engines::Engine;
+use crate::{Ask, Command, EngineId, Why};
+
+/// When a command is repeated first; the next time after twice as long, and so on.
+const REPEAT_MS: u64 = 100;
+/// Digits of a cookie.
+pub(super) const COOKIE_LEN: usize = 16;
+
+/// What an engine was asked.
+pub(crate) enum Asked {
+    /// Whether it is there.
+    Ping,
+    /// A command, for somebody who waits or for nobody; and the engines that were asked.
+    Command(Option<u64>, Box<Ask>, Vec<EngineId>),
+}
+
+pub(super) struct Pending {
+    pub(super) asked: Asked,
+    pub(super) engine: Arc<Engine>,
+    pub(super) datagram: Vec<u8>,
+    pub(super) repeats: u32,
+    pub(super) since_ms: u64,
+    pub(super) until_ms: u64,
+    pub(super) timer: TimerId,
+}
+
+impl Client {
+    pub(crate) fn send(&mut self, now_ms: u64, asked: Asked, engine: Arc<Engine>) {
+        let cookie = self.next_cookie();
+        let mut datagram = format!("{cookie:016x} ").into_bytes();
+        match &asked {
+            Asked::Ping => {
+                if let Some(known) = self.known(engine.id) {
+                    known.pings += 1;
+                }
+                write_ping(&mut datagram);
+            }
+            Asked::Command(_, ask, _) => {
+                let place = match ask.command {
+                    Command::Choose | Command::Offer => 0,
+                    Command::Answer => 1,
+                    Command::Delete => 2,
+                };
+                if let Some(count) = self.counters.commands.get_mut(place) {
+                    *count += 1;
+                }
+                ask.write(&self.config.flags, &mut datagram);
+            }
+        }
+        self.transmits.push_back(Transmit {
+            to: engine.address,
+            bytes: datagram.clone(),
+        });
+        let until_ms = now_ms + self.config.timeout_ms;
+        let repeat_ms = until_ms.min(now_ms + REPEAT_MS);
+        let pending = Pending {
+            asked,
+            engine,
+            datagram,
+            repeats: 0,
+            since_ms: now_ms,
+            until_ms,
+            timer: self.wheel.start(repeat_ms, Due::Repeat(cookie)),
+        };
+        self.held_bytes += pending.held_bytes();
+        self.pending.insert(cookie, pending);
+    }
+
+    /// A command has had no reply so far.
+    pub(super) fn repeat(&mut self, now_ms: u64, cookie: u64) {
+        // It may have had one with the same tick.
+        let Some(pending) = self.pending.get_mut(&cookie) else {
+            return;
+        };
+        if now_ms < pending.until_ms {
+            pending.repeats += 1;
+            let wait_ms = REPEAT_MS << pending.repeats.min(10);
+            let next_ms = pending.until_ms.min(now_ms + wait_ms);
+            pending.timer = self.wheel.start(next_ms, Due::Repeat(cookie));
+            self.counters.repeated += 1;
+            self.transmits.push_back(Transmit {
+                to: pending.engine.address,
+                bytes: pending.datagram.clone(),
+            });
+            let engine = Arc::clone(&pending.engine);
+            if self.known(engine.id).is_some_and(|known| known.pings == 0) {
+                self.send(now_ms, Asked::Ping, engine);
+            }
+            return;
+        }
+        if let Some(pending) = self.pending.remove(&cookie) {
+            self.forget(&pending);
+            self.counters.timed_out += 1;
+            // Who sends what an engine cannot answer is not to have it left by everybody: one that
+            // has said anything since is there.
+            let since_ms = pending.since_ms;
+            let known = self.known(pending.engine.id);
+            let is_there = known.is_some_and(|of| of.heard_ms.is_some_and(|at| at > since_ms));
+            if !is_there {
+                self.failed(now_ms, &pending.engine, Why::Silent);
+            }
+            self.go_on(now_ms, pending, Failure::Gone);
+        }
+    }
+
+    /// Takes out all that is under way and wanted, in the order in which it was asked.
+    pub(super) fn take_where(&mut self, is_wanted: impl Fn(&Pending) -> bool) -> Vec<Pending> {
+        let all = self.pending.iter();
+        let wanted = all.filter(|(_, pending)| is_wanted(pending));
+        let mut wanted: Vec<_> = wanted.map(|(cookie, of)| (of.until_ms, *cookie)).collect();
+        wanted.sort_unstable();
+        let mut taken = Vec::with_capacity(wanted.len());
+        for (_, cookie) in wanted {
+            if let Some(pending) = self.pending.remove(&cookie) {
+                self.forget(&pending);
+                taken.push(pending);
+            }
+        }
+        taken
+    }
+
+    /// What was under way has ended.
+    pub(super) fn forget(&mut self, pending: &Pending) {
+        self.wheel.cancel(pending.timer);
+        self.held_bytes -= pending.held_bytes();
+        if let (Asked::Ping, Some(known)) = (&pending.asked, self.known(pending.engine.id)) {
+            known.pings = known.pings.saturating_sub(1);
+        }
+    }
+
+    /// A number that nobody guesses, and that no other client has: rtpengine answers a cookie
+    /// that it knows with what it has answered before.
+    fn next_cookie(&mut self) -> u64 {
+        loop {
+            self.last += 1;
+            let mut hasher = SipHasher13::new_with_key(&self.key);
+            hasher.write_u64(self.last);
+            let cookie = hasher.finish();
+            if !self.pending.contains_key(&cookie) {
+                return cookie;
+            }
+        }
+    }
+}
+
+impl Pending {
+    fn held_bytes(&self) -> usize {
+        let ask = match &self.asked {
+            Asked::Ping => 0,
+            Asked::Command(_, ask, _) => ask.held_bytes(),
+        };
+        size_of::<Self>() + self.datagram.len() + ask
+    }
+}
+
+pub(super) fn read_cookie(text: &[u8]) -> Option<u64> {
+    let is_hex = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let is_ours = text.len() == COOKIE_LEN && text.iter().all(is_hex);
+    let text = str::from_utf8(text).ok().filter(|_| is_ours)?;
+    u64::from_str_radix(text, 16).ok()
+}
