@@ -5,6 +5,7 @@ mod args;
 mod bed;
 mod documents;
 mod load;
+mod people;
 mod plan;
 mod price;
 mod top;
@@ -17,8 +18,8 @@ use clap::Parser;
 use signet_serve::Error;
 
 use args::{
-    AliasCommand, Args, BansCommand, BindingsCommand, CaCommand, Command, DomainCommand,
-    GatewaysCommand, HookCommand, MediaCommand, TlsCommand, UserCommand, form,
+    Args, BansCommand, BindingsCommand, CaCommand, Command, GatewaysCommand, HookCommand,
+    MediaCommand, TlsCommand, form,
 };
 
 /// Transactions live for half a minute, so what a message touches is seldom in
@@ -141,63 +142,12 @@ fn run(args: Args) -> Result<(), Error> {
             place,
             domain,
             command,
-        } => {
-            let place: admin::Instance = place.into();
-            place.must_exist()?;
-            let mut people = admin::People::open(&place, domain)?;
-            match command {
-                AliasCommand::Add { name, targets } => people.alias_add(&name, &targets),
-                AliasCommand::Remove { name, target } => {
-                    people.alias_remove(&name, target.as_deref())
-                }
-                AliasCommand::List => people.alias_list(),
-            }
-        }
-        Command::Domain { place, command } => {
-            let place: admin::Instance = place.into();
-            if !matches!(command, DomainCommand::Add { .. }) {
-                place.must_exist()?;
-            }
-            let mut domains = admin::Domains::open(&place)?;
-            match command {
-                DomainCommand::Add { domain } => domains.add(&domain),
-                DomainCommand::List => domains.list(),
-                DomainCommand::Remove { domain } => domains.remove(&domain),
-            }
-        }
+        } => people::alias(&place.into(), domain, command),
+        Command::Domain { place, command } => people::domain(&place.into(), command),
         Command::User {
             place,
             domain,
             command,
-        } => {
-            let place: admin::Instance = place.into();
-            if !matches!(
-                command,
-                UserCommand::Add { .. } | UserCommand::Import { .. }
-            ) {
-                place.must_exist()?;
-            }
-            let command = match command {
-                UserCommand::Set { name, changes } => {
-                    let mut people = admin::People::open(&place, domain)?;
-                    return people.user_set(&name, &changes.into());
-                }
-                UserCommand::Show { name } => {
-                    return admin::People::open(&place, domain)?.user_show(&name);
-                }
-                other => other,
-            };
-            let users = admin::Users::open(&place, domain)?;
-            match command {
-                // They were done above.
-                UserCommand::Set { .. } | UserCommand::Show { .. } => Ok(()),
-                UserCommand::Add { name, password } => users.add(&name, password.into()),
-                UserCommand::Passwd { name, password } => users.passwd(&name, password.into()),
-                UserCommand::List => users.list(),
-                UserCommand::Remove { name } => users.remove(&name),
-                UserCommand::Import { file } => users.import(&file),
-                UserCommand::Export { file } => users.export(file.as_deref()),
-            }
-        }
+        } => people::user(&place.into(), domain, command),
     }
 }
