@@ -5,9 +5,7 @@ use std::sync::Arc;
 use invariant::broken;
 
 use crate::inject::InjectionFile;
-use crate::program::{
-    Action, Arithmetic, Check, FileRef, Operand, SearchIn, Step, TextOperand, VarRef,
-};
+use crate::program::{Action, Check, FileRef, Operand, SearchIn, Step, VarRef};
 use crate::scan;
 use crate::stats::Counter;
 use crate::template::Template;
@@ -15,6 +13,10 @@ use crate::value::Value;
 
 use super::call::{Call, Verdict};
 use super::{Core, Event, Outputs};
+
+mod variables;
+
+use variables::{url_decode, url_encode};
 
 /// What came of a step's actions.
 pub(super) enum Acted {
@@ -86,115 +88,32 @@ impl Core {
                 let text = self.text(call, text);
                 self.scopes(call).set(*to, Value::Text(text));
             }
-            Action::Arithmetic(how, to, operand) => {
-                let right = self.operand(call, *operand);
-                let left = self.scopes(call).get(*to).number();
-                let result = match how {
-                    Arithmetic::Assign => right,
-                    Arithmetic::Add => left + right,
-                    Arithmetic::Subtract => left - right,
-                    Arithmetic::Multiply => left * right,
-                    Arithmetic::Divide if right == 0.0 => {
-                        out.events.push(Event::Warning(format!(
-                            "call {}: a division by zero left the variable as it was",
-                            call.number
-                        )));
-                        self.stats.count(Counter::Warnings);
-                        left
-                    }
-                    Arithmetic::Divide => left / right,
-                };
-                self.scopes(call).set(*to, Value::Number(result));
-            }
+            Action::Arithmetic(how, to, operand) => self.reckon(call, *how, *to, *operand, out),
             Action::Sample(to, distribution) => {
                 let value = distribution.draw(&mut self.random);
                 self.scopes(call).set(*to, Value::Number(value));
             }
-            Action::ToDouble(to, from) => {
-                let mut scopes = self.scopes(call);
-                match scopes.get(*from).read_number() {
-                    Some(number) => scopes.set(*to, Value::Number(number)),
-                    None => {
-                        out.events
-                            .push(Event::Warning("Invalid double conversion".to_owned()));
-                        self.stats.count(Counter::Warnings);
-                    }
-                }
-            }
+            Action::ToDouble(to, from) => self.make_double(call, *to, *from, out),
             Action::Test {
                 to,
                 left,
                 compare,
                 right,
                 check,
-            } => {
-                let right = self.operand(call, *right);
-                let mut scopes = self.scopes(call);
-                let holds = compare.holds(scopes.get(*left).number(), right);
-                if let Some(to) = to {
-                    scopes.set(*to, Value::Bool(holds));
-                }
-                match check {
-                    Check::MustBe if !holds => return fails(Counter::TestDoesntMatch),
-                    Check::MustNotBe if holds => return fails(Counter::TestShouldntMatch),
-                    _ => {}
-                }
-            }
+            } => return self.test(call, *to, *left, *compare, *right, *check),
             Action::Strcmp {
                 to,
                 left,
                 right,
                 check,
-            } => {
-                let difference = self.compare(call, *left, right);
-                if let Some(to) = to {
-                    self.scopes(call)
-                        .set(*to, Value::Number(f64::from(difference)));
-                }
-                match check {
-                    Check::MustBe if difference != 0 => {
-                        return fails(Counter::StrcmpDoesntMatch);
-                    }
-                    Check::MustNotBe if difference == 0 => {
-                        return fails(Counter::StrcmpShouldntMatch);
-                    }
-                    _ => {}
-                }
-            }
+            } => return self.strcmp(call, *to, *left, right, *check),
             Action::Trim(variable) => {
                 self.change(call, *variable, |text| text.trim_ascii().to_vec())
             }
             Action::UrlEncode(variable) => self.change(call, *variable, url_encode),
             Action::UrlDecode(variable) => self.change(call, *variable, url_decode),
-            Action::Lookup { to, file, key } => {
-                let key = self.text(call, key);
-                let index = match file {
-                    FileRef::Number(number) => usize::from(*number),
-                    FileRef::Named(name) => match self.indexed_file(call, name) {
-                        Ok(index) => index,
-                        Err(why) => {
-                            out.events.push(Event::Fatal(why));
-                            return Acted::Ends(Verdict::Gone);
-                        }
-                    },
-                };
-                let line = self.files.get(index).and_then(|file| file.lookup(&key));
-                // SIPp's answer for a key that is not there.
-                let line = line.map_or(-1.0, f64::from);
-                self.scopes(call).set(*to, Value::Number(line));
-            }
-            Action::Jump(operand) => {
-                let target = self.operand(call, *operand);
-                let is_step = target >= 0.0 && target < self.program.steps.len() as f64;
-                if !is_step {
-                    out.events.push(Event::Warning(format!(
-                        "call {}: a jump to step {target}, which does not exist",
-                        call.number
-                    )));
-                    return fails(Counter::Rejected);
-                }
-                return Acted::Jumped(target as u32);
-            }
+            Action::Lookup { to, file, key } => return self.look_up(call, *to, file, key, out),
+            Action::Jump(operand) => return self.jump(call, *operand, out),
             Action::TimeOfDay {
                 seconds,
                 microseconds,
@@ -318,6 +237,33 @@ impl Core {
         }
     }
 
+    /// The line of a key in an injection file.
+    fn look_up(
+        &mut self,
+        call: &mut Call,
+        to: VarRef,
+        file: &FileRef,
+        key: &Template,
+        out: &mut Outputs,
+    ) -> Acted {
+        let key = self.text(call, key);
+        let index = match file {
+            FileRef::Number(number) => usize::from(*number),
+            FileRef::Named(name) => match self.indexed_file(call, name) {
+                Ok(index) => index,
+                Err(why) => {
+                    out.events.push(Event::Fatal(why));
+                    return Acted::Ends(Verdict::Gone);
+                }
+            },
+        };
+        let line = self.files.get(index).and_then(|file| file.lookup(&key));
+        // SIPp's answer for a key that is not there.
+        let line = line.map_or(-1.0, f64::from);
+        self.scopes(call).set(to, Value::Number(line));
+        Acted::Done
+    }
+
     /// The injection file that a call names, which must have an index.
     fn indexed_file(&mut self, call: &mut Call, name: &Template) -> Result<usize, String> {
         let name = String::from_utf8_lossy(&self.text(call, name)).into_owned();
@@ -332,6 +278,20 @@ impl Core {
         Err(format!(
             "<lookup>: {name} has no index; give one with -infindex {name} FIELD"
         ))
+    }
+
+    /// Goes on at another step.
+    fn jump(&mut self, call: &mut Call, operand: Operand, out: &mut Outputs) -> Acted {
+        let target = self.operand(call, operand);
+        let is_step = target >= 0.0 && target < self.program.steps.len() as f64;
+        if !is_step {
+            out.events.push(Event::Warning(format!(
+                "call {}: a jump to step {target}, which does not exist",
+                call.number
+            )));
+            return fails(Counter::Rejected);
+        }
+        Acted::Jumped(target as u32)
     }
 
     /// Where a call sends to from now on.
@@ -374,35 +334,6 @@ impl Core {
         self.render(call, template, -2, &mut text);
         self.complaint = None;
         text
-    }
-
-    fn operand(&mut self, call: &mut Call, operand: Operand) -> f64 {
-        match operand {
-            Operand::Number(number) => number,
-            Operand::Variable(variable) => self.scopes(call).get(variable).number(),
-        }
-    }
-
-    /// As C's strcmp: the difference of the first bytes that differ.
-    fn compare(&mut self, call: &mut Call, left: VarRef, right: &TextOperand) -> i32 {
-        let scopes = self.scopes(call);
-        let (mut a, mut b) = (Vec::new(), Vec::new());
-        scopes.get(left).write(&mut a);
-        match right {
-            TextOperand::Text(text) => b.extend_from_slice(text),
-            TextOperand::Variable(variable) => scopes.get(*variable).write(&mut b),
-        }
-        let byte = |text: &[u8], at: usize| text.get(at).map_or(0, |byte| i32::from(*byte));
-        (0..a.len().max(b.len()))
-            .map(|at| byte(&a, at) - byte(&b, at))
-            .find(|difference| *difference != 0)
-            .unwrap_or(0)
-    }
-
-    fn change(&mut self, call: &mut Call, variable: VarRef, how: impl Fn(&[u8]) -> Vec<u8>) {
-        if let Some(Value::Text(text)) = self.scopes(call).slot(variable) {
-            *text = how(text);
-        }
     }
 }
 
@@ -461,41 +392,4 @@ fn find_header<'m>(
             return value.get(..end);
         }
     }
-}
-
-/// RFC 3986 2.1.
-fn url_encode(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    for &byte in text {
-        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
-            out.push(byte);
-        } else {
-            out.extend_from_slice(format!("%{byte:02X}").as_bytes());
-        }
-    }
-    out
-}
-
-fn url_decode(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((&byte, behind)) = rest.split_first() {
-        let decoded = match (byte, behind) {
-            (b'%', [high, low, ..]) => std::str::from_utf8(&[*high, *low])
-                .ok()
-                .and_then(|digits| u8::from_str_radix(digits, 16).ok()),
-            _ => None,
-        };
-        match decoded {
-            Some(decoded) => {
-                out.push(decoded);
-                rest = behind.get(2..).unwrap_or_default();
-            }
-            None => {
-                out.push(byte);
-                rest = behind;
-            }
-        }
-    }
-    out
 }
