@@ -22,13 +22,13 @@ use crate::config::{Config, Domain, Log, Users};
 use crate::data_dir::{DataDir, DataLock};
 use crate::hook::HookDesk;
 use crate::metrics::{self, Sources};
-use crate::people::{Hosts, PeopleAsked};
+use crate::people::PeopleAsked;
 use crate::records::Recorder;
 use crate::setup::{self, PlannedListener};
 use crate::token_keys::{self, KeptKeys};
 use crate::trace::{Filter, Tracer};
 use crate::worker::{Control, CountedPeers, Phase};
-use crate::{Error, admin, service_manager, userdb};
+use crate::{Error, admin, service_manager};
 
 use identity::{Identity, Material};
 pub(crate) use identity::{domains_without_certificate, faults_of_files, shown_by_files};
@@ -365,19 +365,10 @@ impl Server {
         Ok(())
     }
 
-    /// What the engine goes by under a configuration: all of it, with what stands elsewhere, the
-    /// passwords of trunks and what is written of people.
+    /// What the engine goes by under a configuration, at the listeners that there are.
     fn settings(&mut self, config: &Config, domains: &[Domain]) -> Result<Settings, Error> {
-        let mut settings = setup::settings(config, domains, &self.planned, &self.bound);
-        userdb::fit_settings(
-            &mut settings,
-            self.store.capabilities(),
-            self.store.cache().is_some(),
-        )?;
-        crate::trunks::fit_settings(&mut settings, config)?;
-        let hosts = Hosts::of(config, domains);
-        settings.people = Arc::new(self.store.people(&settings.numbers, hosts)?);
-        Ok(settings)
+        let (planned, bound) = (&self.planned, &self.bound);
+        start::settings(config, domains, planned, bound, &mut self.store)
     }
 
     /// Reads aliases, and what is written of users, again; the workers go by it when this returns.

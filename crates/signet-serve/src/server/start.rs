@@ -8,8 +8,9 @@ use std::thread::JoinHandle;
 use sip_auth::Authenticator;
 use sip_engine::budget::Share;
 use sip_engine::shard::Seed;
-use sip_engine::{Budget, Location, Shard, Shared};
+use sip_engine::{Budget, Location, Settings, Shard, Shared};
 use sip_limit::{Guard, Rates};
+use sip_media::SharedEngines;
 use sip_msg::{ListenerId, Transport};
 use sip_net::{
     Aliases, BindError, DnsThread, ListenerConfig, Net, NetConfig, WebSocketListener,
@@ -29,7 +30,9 @@ use crate::store_link::Store;
 use crate::threads::Threads;
 use crate::token_keys::KeptKeys;
 use crate::trace::Tracer;
-use crate::worker::{self, Control, Mailbox, Parts, Resolver, Severities, Sockets, Waker};
+use crate::worker::{
+    self, Control, CountedPeers, Mailbox, Parts, Resolver, Severities, Sockets, Waker,
+};
 use crate::{Error, log, memory, random_bytes, system, userdb};
 
 use super::identity::{Identity, Material, domains_without_certificate};
@@ -44,11 +47,7 @@ impl Server {
         let open_files = system::raise_open_files()?;
         let data = DataDir::open(&config.data)?;
         let lock = data.lock()?;
-        let wanted: Vec<DigestAlgorithm> = setup::auth_config(&config)
-            .accepted()
-            .map(DigestAlgorithm)
-            .collect();
-        let mut store = Store::start(&data, &config.users, &wanted)?;
+        let mut store = store(&config, &data)?;
         for warning in config.lenient_warnings() {
             tracing::warn!("{warning}");
         }
@@ -69,34 +68,16 @@ impl Server {
         let sockets = bind(&listener_configs(&planned, &identity, &websockets), workers)
             .map_err(|error| bind_error(&error, &source))?;
         let bound = bound_addresses(&planned, &sockets);
-        let mut settings = setup::settings(&config, &domains, &planned, &bound);
-        userdb::fit_settings(&mut settings, store.capabilities(), store.cache().is_some())?;
-        crate::trunks::fit_settings(&mut settings, &config)?;
-        let hosts = Hosts::of(&config, &domains);
-        settings.people = Arc::new(store.people(&settings.numbers, hosts)?);
+        let settings = settings(&config, &domains, &planned, &bound, &mut store)?;
         let settings = Arc::new(settings);
         let bindings = store.load_bindings(&location, &settings)?;
         for warning in domains_without_certificate(&config) {
             tracing::warn!("{warning}");
         }
-        match store.elsewhere() {
-            None => {
-                let users = store.user_count()?;
-                tracing::info!(bindings, users, "read the database");
-                if users == 0 && config.authentication.required {
-                    warn_of_no_users(&data, &source);
-                }
-            }
-            Some(_) => tracing::info!(bindings, "read the database; users are in stores elsewhere"),
-        }
+        say_what_was_read(&mut store, bindings, &config, &data, &source)?;
 
         let (shared, token_keys) = shared(&config, &data, &location, store.capabilities())?;
-        let dns = DnsThread::start(setup::dns_config(
-            &config,
-            &planned,
-            u64::from_be_bytes(random()?),
-        ))
-        .map_err(thread_error)?;
+        let dns = dns(&config, &planned)?;
         let tracer = Tracer::start(&config.log)?;
         let recorder = Recorder::start(&config.records, &data)?;
         let hook = HookDesk::start(&config.hook, workers)?;
@@ -106,27 +87,17 @@ impl Server {
         net_config.client_tls = Some(identity.client.clone());
         net_config.peers = Some(identity.peers.tls.clone());
         net_config.handshakes = Some(handshakes.clone());
-        let aliases = config
-            .connections
-            .alias
-            .then(|| Arc::new(Aliases::new(ALIASES_MAX)));
-        net_config.aliases.clone_from(&aliases);
+        let uses_aliases = config.connections.alias;
+        net_config.aliases = uses_aliases.then(|| Arc::new(Aliases::new(ALIASES_MAX)));
         let peer_names = Arc::new(Mutex::new(Arc::new(setup::peer_names(&config))));
-        let mut nets = Vec::with_capacity(workers);
-        for (index, sockets) in sockets.into_iter().enumerate() {
-            let net = Net::new(index, net_config.clone(), sockets).map_err(thread_error)?;
-            nets.push(Sockets::new(net, aliases.clone(), peer_names.clone()));
-        }
+        let nets = nets(&net_config, sockets, &peer_names)?;
         let mailboxes: Vec<Arc<Mailbox>> = nets
             .iter()
             .map(|net| Mailbox::new(config.bounds.handover_max, Waker(net.waker())))
             .collect();
         control.set_mailboxes(mailboxes.clone());
 
-        let engines: Arc<sip_media::SharedEngines> = Arc::default();
-        let engine_config = (settings.media.as_ref())
-            .map(|media| media.client.clone())
-            .unwrap_or_default();
+        let engines: Arc<SharedEngines> = Arc::default();
         let severities: Severities = (0..workers).map(|_| AtomicU32::new(0)).collect();
         let shard_key = random()?;
         let mut threads = Vec::with_capacity(workers);
@@ -140,22 +111,13 @@ impl Server {
                 store: store.client(net.waker())?,
                 resolver: Resolver(dns.client(net.waker())),
                 hook: hook.client(net.waker()),
-                media: sip_media::Client::new(
-                    clock::now_ms(),
-                    random()?,
-                    sip_media::Place {
-                        index,
-                        clients: workers,
-                    },
-                    engines.clone(),
-                    engine_config.clone(),
-                ),
+                media: media_client(&settings, &engines, index, workers)?,
                 control: control.clone(),
                 trace: tracer.for_worker(),
                 records: recorder.for_worker(),
                 retry_after_s: settings.bounds.retry_after_s,
                 memory: Share::new(budget.clone()),
-                uses_aliases: aliases.is_some(),
+                uses_aliases,
                 queue_ms_max: config.bounds.queue_ms_max,
                 severities: severities.clone(),
                 guard: shared.guard.clone(),
@@ -217,6 +179,53 @@ impl Server {
     }
 }
 
+/// The store, for the digests that are asked for.
+fn store(config: &Config, data: &DataDir) -> Result<Store, Error> {
+    let wanted: Vec<DigestAlgorithm> = setup::auth_config(config)
+        .accepted()
+        .map(DigestAlgorithm)
+        .collect();
+    Store::start(data, &config.users, &wanted)
+}
+
+/// What the engine goes by under a configuration: all of it, with what stands elsewhere, the
+/// passwords of trunks and what is written of people.
+pub(super) fn settings(
+    config: &Config,
+    domains: &[Domain],
+    planned: &[PlannedListener],
+    bound: &[std::net::SocketAddr],
+    store: &mut Store,
+) -> Result<Settings, Error> {
+    let mut settings = setup::settings(config, domains, planned, bound);
+    userdb::fit_settings(&mut settings, store.capabilities(), store.cache().is_some())?;
+    crate::trunks::fit_settings(&mut settings, config)?;
+    let hosts = Hosts::of(config, domains);
+    settings.people = Arc::new(store.people(&settings.numbers, hosts)?);
+    Ok(settings)
+}
+
+/// Says how much the database has, and where nobody can register.
+fn say_what_was_read(
+    store: &mut Store,
+    bindings: u64,
+    config: &Config,
+    data: &DataDir,
+    source: &Source,
+) -> Result<(), Error> {
+    match store.elsewhere() {
+        None => {
+            let users = store.user_count()?;
+            tracing::info!(bindings, users, "read the database");
+            if users == 0 && config.authentication.required {
+                warn_of_no_users(data, source);
+            }
+        }
+        Some(_) => tracing::info!(bindings, "read the database; users are in stores elsewhere"),
+    }
+    Ok(())
+}
+
 /// What the workers share of the protocol, and the keys of tokens that are kept for it.
 fn shared(
     config: &Config,
@@ -239,6 +248,12 @@ fn shared(
         gateways: Arc::default(),
     };
     Ok((Arc::new(shared), token_keys))
+}
+
+/// The thread that asks for names.
+fn dns(config: &Config, planned: &[PlannedListener]) -> Result<DnsThread, Error> {
+    let seed = u64::from_be_bytes(random()?);
+    DnsThread::start(setup::dns_config(config, planned, seed)).map_err(thread_error)
 }
 
 /// What each worker's sockets may hold, and what messages may, by what this machine has.
@@ -267,6 +282,37 @@ fn bounds(
         "bounds"
     );
     Ok((net_config, budget))
+}
+
+/// The sockets of each worker.
+fn nets(
+    config: &NetConfig,
+    sockets: Vec<WorkerSockets>,
+    peer_names: &CountedPeers,
+) -> Result<Vec<Sockets>, Error> {
+    let mut nets = Vec::with_capacity(sockets.len());
+    for (index, sockets) in sockets.into_iter().enumerate() {
+        let net = Net::new(index, config.clone(), sockets).map_err(thread_error)?;
+        let aliases = config.aliases.clone();
+        nets.push(Sockets::new(net, aliases, peer_names.clone()));
+    }
+    Ok(nets)
+}
+
+/// A worker's end of the media engines.
+fn media_client(
+    settings: &Settings,
+    engines: &Arc<SharedEngines>,
+    index: usize,
+    clients: usize,
+) -> Result<sip_media::Client, Error> {
+    let config = (settings.media.as_ref())
+        .map(|media| media.client.clone())
+        .unwrap_or_default();
+    let place = sip_media::Place { index, clients };
+    let (now_ms, key) = (clock::now_ms(), random()?);
+    let engines = engines.clone();
+    Ok(sip_media::Client::new(now_ms, key, place, engines, config))
 }
 
 fn spawn(net: Sockets, parts: Parts, pin: bool) -> Result<JoinHandle<()>, Error> {
