@@ -28,6 +28,7 @@ pid=$(systemctl show -P MainPID signet)
 [ "$(stat -c %U /proc/"$pid")" = signet ]
 grep -x 'CapEff:	0000000000000400' /proc/"$pid"/status
 [ "$(stat -c '%U %a' /var/lib/signet)" = 'signet 700' ]
+[ "$(stat -c '%U %a' /var/log/signet)" = 'signet 750' ]
 [ "$(find /usr/bin/signet -newer /usr/lib/os-release | wc -l)" = 1 ]
 ! readelf -S /usr/bin/signet | grep -q debug_info
 
@@ -61,9 +62,22 @@ until_true said 'reload refused'
 [ "$(systemctl show -P MainPID signet)" = "$pid" ]
 sed -i '$d' $config
 
-echo "step: a server that is killed comes back"
-kill -KILL "$pid"
 again() { [ "$(systemctl show -P MainPID signet)" != "$pid" ] && systemctl -q is-active signet; }
+echo "step: a server that is killed comes back, as often as it takes"
+for _ in 1 2 3 4 5 6 7; do
+    pid=$(systemctl show -P MainPID signet)
+    kill -KILL "$pid"
+    until_true again
+done
+
+echo "step: an upgrade that would not start leaves the server that runs"
+pid=$(systemctl show -P MainPID signet)
+echo 'nonsense = 1' >>$config
+dpkg -i /run/out/signet.deb
+[ "$(systemctl show -P MainPID signet)" = "$pid" ]
+systemctl -q is-active signet
+sed -i '$d' $config
+dpkg -i /run/out/signet.deb
 until_true again
 
 echo "step: root cannot spoil the folder by hand"
@@ -89,4 +103,5 @@ echo "step: purging leaves nothing"
 apt-get purge -y -qq signet
 [ ! -e /etc/signet ]
 [ ! -e /var/lib/signet ]
+[ ! -e /var/log/signet ]
 [ ! -e /usr/share/doc/signet ]
