@@ -122,6 +122,15 @@ impl Trunks {
             .find(|(of, _)| **of == *name)
             .map(|(_, account)| account)
     }
+
+    /// The same, as long as its credentials are those of a request's settings: after a reload
+    /// they may be others, which are for none of the members of before.
+    pub(crate) fn account_of(&mut self, trunk: &Trunk) -> Option<&mut Account> {
+        let account = self.account(&trunk.name)?;
+        account
+            .is_with(trunk.credentials.as_ref())
+            .then_some(account)
+    }
 }
 
 /// The trunks of these settings.

@@ -126,7 +126,7 @@ impl Shard {
         };
         let halves = [u32::MAX; 2].map(|most| u64::from(self.dice.below(most)));
         let cnonce = halves[0] << 32 | halves[1];
-        if let Some(account) = self.trunks.account(&trunk.name) {
+        if let Some(account) = self.trunks.account_of(trunk) {
             let is_challenged = leg.tries > 0;
             let attempt = &mut leg.attempt;
             leg.bears = account.authorize(attempt, is_challenged, cnonce, bytes, start);

@@ -96,10 +96,8 @@ impl Shard {
             return;
         }
         let Some(trunk) = &leg.trunk else { return };
-        self.shared.gateways.trunks.accepted(&trunk.name);
-        let account = self.trunks.account(&trunk.name);
-        // After a reload it may be another.
-        if let Some(account) = account.filter(|of| of.is_with(trunk.credentials.as_ref())) {
+        if let Some(account) = self.trunks.account_of(trunk) {
+            self.shared.gateways.trunks.accepted(&trunk.name);
             account.taken();
             if leg.is_ahead {
                 account.taken_ahead();

@@ -212,18 +212,23 @@ fn a_password_that_was_taken_is_not_left_alone_because_of_one_who_is_called() {
     assert_eq!(events(&mut bed), [TrunkEvent::PasswordRefused { for_ms }]);
 }
 
+/// A reload: the trunk has another password, and this member alone.
+fn renew(bed: &mut Bed, member: &str) {
+    let mut renewed = trunk();
+    let password = Password::new("herring".to_owned());
+    renewed.credentials.as_mut().unwrap().password = password;
+    let settings = with_members(UDP, renewed, &[member]);
+    bed.act(|shard, _, _| shard.reload(Arc::new(settings)));
+}
+
 #[test]
 fn a_challenge_to_the_password_of_before_gets_nothing_that_fits_to_that_of_now() {
     let mut bed = Bed::new(open(UDP, trunk()));
     let first = call(&mut bed, "before");
     let second = call(&mut bed, "before-too");
     let second = the(challenge(&mut bed, &second, 407, "n1"), "INVITE");
-    let mut renewed = trunk();
-    let password = Password::new("herring".to_owned());
-    renewed.credentials.as_mut().unwrap().password = password;
     // And the provider is elsewhere.
-    let elsewhere = with_members(UDP, renewed, &[SECOND]);
-    bed.act(|shard, _, _| shard.reload(Arc::new(elsewhere)));
+    renew(&mut bed, SECOND);
     for (copy, nonce) in [(first, "n2"), (second, "n3")] {
         let sent = challenge(&mut bed, &copy, 407, nonce);
         assert_eq!(statuses(&sent), [503]);
@@ -234,6 +239,56 @@ fn a_challenge_to_the_password_of_before_gets_nothing_that_fits_to_that_of_now()
     let copy = call(&mut bed, "after");
     assert_eq!(copy.to.remote.to_string(), SECOND);
     the(challenge(&mut bed, &copy, 407, "n4"), "INVITE");
+}
+
+#[test]
+fn a_call_of_before_takes_nothing_that_fits_to_the_password_of_now_to_its_next_member() {
+    let silent = "203.0.113.7:5070";
+    let mut bed = Bed::new(with_members(UDP, trunk(), &[silent, PROVIDER]));
+    let mut request = invite(UDP);
+    request.call_id = "before".to_owned();
+    let sent = bed.receive(&alice(UDP), &request.text());
+    let is_there = |of: &Sent| of.to.remote.to_string() == silent;
+    assert!(sent.iter().any(is_there), "{:?}", kinds(&sent));
+    renew(&mut bed, SECOND);
+    // The provider of now has asked, and what it asked with goes ahead.
+    let copy = call(&mut bed, "after");
+    let copy = the(challenge(&mut bed, &copy, 407, "n1"), "INVITE");
+    answer(&mut bed, &copy, 200);
+    let copy = call(&mut bed, "ahead");
+    assert!(credentials(&copy).is_some());
+    answer(&mut bed, &copy, 200);
+    let mut sent = bed.wait(10_000);
+    sent.retain(|of| of.to.remote.to_string() == PROVIDER);
+    let copy = sent.first().unwrap();
+    assert_eq!(
+        (copy.method().as_str(), credentials(copy)),
+        ("INVITE", None)
+    );
+    let sent = challenge(&mut bed, copy, 407, "n2");
+    assert_eq!(statuses(&sent), [503]);
+    assert_eq!(kinds(&out(sent)), ["ACK"]);
+    assert!(events(&mut bed).is_empty());
+}
+
+#[test]
+fn a_call_of_before_says_nothing_of_the_password_of_now() {
+    let mut bed = Bed::new(open(UDP, trunk()));
+    let before = call(&mut bed, "before");
+    let before = the(challenge(&mut bed, &before, 407, "n1"), "INVITE");
+    renew(&mut bed, PROVIDER);
+    let copy = call(&mut bed, "after");
+    let copy = the(challenge(&mut bed, &copy, 407, "n2"), "INVITE");
+    assert_eq!(statuses(&challenge(&mut bed, &copy, 407, "n3")), [503]);
+    let for_ms = 30_000;
+    assert_eq!(events(&mut bed), [TrunkEvent::PasswordRefused { for_ms }]);
+    // What the provider has taken was the other.
+    assert_eq!(statuses(&answer(&mut bed, &before, 200)), [200]);
+    let mut next = invite(UDP);
+    next.call_id = "next".to_owned();
+    let sent = bed.receive(&alice(UDP), &next.text());
+    assert_eq!(statuses(&sent).last(), Some(&503));
+    assert!(out(sent).is_empty());
 }
 
 const FIRST: &str = "203.0.113.30:5070";
