@@ -126,7 +126,7 @@ pub(crate) use peers::{is_listed, listed, trunks_of};
 use pending::Credentials;
 pub use pending::Pending;
 pub use refusal::Refusal;
-pub(crate) use trust::identity_lines;
+pub(crate) use trust::{identity_lines, is_identity};
 
 /// What the gate looks at beside the message.
 #[derive(Clone, Copy)]

@@ -453,6 +453,48 @@ fn a_caller_cannot_say_what_is_the_hooks_to_say() {
 }
 
 #[test]
+fn an_identity_of_the_hooks_is_kept_from_phones_where_that_is_wanted() {
+    let named = |privacy: Value| {
+        json!({"P-Asserted-Identity": "<sip:+4930@example.org>", "Remote-Party-ID": "<tel:+4930>",
+               "X-Account": "42", "Privacy": privacy})
+    };
+    for (lines, privacy, is_kept) in [
+        ("", Value::Null, false),
+        ("Privacy: none\r\n", Value::Null, false),
+        ("Privacy: id\r\n", Value::Null, true),
+        ("Privacy: user;id\r\n", Value::Null, true),
+        ("", json!("id"), true),
+    ] {
+        for (text, is_trusted) in [
+            (json!({"action": "continue"}), false),
+            (
+                json!({"action": "rewrite", "request_uri": "sip:c@203.0.113.50"}),
+                false,
+            ),
+            (json!({"action": "route", "to": "outside"}), true),
+        ] {
+            let mut settings = open();
+            let hook = settings.hook.as_mut().unwrap();
+            for name in ["P-Asserted-Identity", "Remote-Party-ID"] {
+                hook.headers.push(name.into());
+            }
+            if privacy.is_string() {
+                hook.headers.push("Privacy".into());
+            }
+            let mut bed = with_bob(settings);
+            let mut text = text.clone();
+            text["headers"] = named(privacy.clone());
+            let invite = of("INVITE", BOB, UDP).with(lines);
+            let copy = only(decided(&mut bed, &invite, UDP, text));
+            let shown = ["P-Asserted-Identity", "Remote-Party-ID", "X-Account"]
+                .map(|name| copy.message.fields_named(name).count());
+            let names = usize::from(!is_kept || is_trusted);
+            assert_eq!(shown, [names, names, 1], "{}", copy.text);
+        }
+    }
+}
+
+#[test]
 fn a_route_of_the_callers_does_not_lead_past_the_hook() {
     let routed =
         || of("INVITE", BOB, UDP).with("Route: <sip:203.0.113.66;lr>, <sip:203.0.113.67;lr>\r\n");

@@ -24,6 +24,8 @@ const NAMES: [&str; 8] = [
     "P-Visited-Network-ID",
 ];
 
+const REMOTE_PARTY_ID: &[u8] = b"Remote-Party-ID";
+
 /// The lines of a message that have one of these names.
 pub(super) fn lines(message: &Message) -> impl Iterator<Item = Span> {
     message
@@ -41,8 +43,17 @@ pub(crate) fn identity_lines(message: &Message, spans: &mut Vec<Span>) {
         spans.extend(message.fields_of(name).map(|field| field.line_span));
     }
     let others = message.fields_of(HeaderName::Other);
-    let named = others.filter(|field| field.raw_name.eq_ignore_ascii_case(b"Remote-Party-ID"));
+    let named = others.filter(|field| field.raw_name.eq_ignore_ascii_case(REMOTE_PARTY_ID));
     spans.extend(named.map(|field| field.line_span));
+}
+
+/// Whether a header of that name is one of these.
+pub(crate) fn is_identity(name: &[u8]) -> bool {
+    let known = HeaderName::from_token(name);
+    matches!(
+        known,
+        HeaderName::PAssertedIdentity | HeaderName::PPreferredIdentity
+    ) || name.eq_ignore_ascii_case(REMOTE_PARTY_ID)
 }
 
 /// Those among them that name a caller, or who pays for his call.
@@ -51,7 +62,7 @@ pub(super) fn callers(message: &Message) -> impl Iterator<Item = Option<Uri<'_>>
         .fields_of(HeaderName::Other)
         .filter(|field| {
             let name = field.raw_name;
-            name.eq_ignore_ascii_case(b"Remote-Party-ID")
+            name.eq_ignore_ascii_case(REMOTE_PARTY_ID)
                 || name.eq_ignore_ascii_case(b"P-Charge-Info")
         })
         .map(|field| NameAddr::parse(field.value).and_then(|addr| addr.uri()))

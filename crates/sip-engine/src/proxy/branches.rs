@@ -315,6 +315,8 @@ impl Shard {
             Self::lines_to_cut(&context.strip, &context.hidden, &mut cut);
             strip = &cut;
         }
+        let told = lines_of(context.told.as_ref());
+        let told = self.told_there(told, request, &candidate.kind, egress.to.remote.ip());
         self.target_uri.clear();
         let uri = target_uri(&candidate.kind, &mut self.target_uri).or(candidate.own_uri());
         let leg = planned.as_ref().map(|planned| &planned.copy);
@@ -337,7 +339,7 @@ impl Shard {
             instance,
             breadth: Some(candidate.share),
             strip,
-            told: lines_of(context.told.as_ref()),
+            told: &told,
             added,
             session_expires_s: (context.session)
                 .and_then(|timer| timer.is_added.then_some(timer.expires_s)),

@@ -1,6 +1,7 @@
 //! Who calls, where he wants that kept (RFC 3323, RFC 3325): headers that name him go to trusted
 //! neighbours and to nobody else.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use sip_msg::network::is_in;
@@ -8,7 +9,8 @@ use sip_msg::{HeaderName, Message, Span};
 
 use super::context::TargetKind;
 use crate::Shard;
-use crate::permit::{Permit, identity_lines};
+use crate::permit::{Permit, identity_lines, is_identity};
+use crate::trunk::Identity;
 
 /// Whether the caller asks that his identity be withheld: by `id`, or by `user` or `header`,
 /// which ask for more.
@@ -34,11 +36,36 @@ pub(crate) fn keeps_identity(message: &Message) -> bool {
 
 fn asks_for(request: &Message, wanted: &[&[u8]]) -> bool {
     let mut fields = request.fields_of(HeaderName::Privacy);
-    fields.any(|field| {
-        let values = field.value.split(|byte| matches!(byte, b';' | b','));
-        let mut values = values.map(<[u8]>::trim_ascii);
-        values.any(|value| wanted.iter().any(|of| of.eq_ignore_ascii_case(value)))
+    fields.any(|field| has_any(field.value, wanted))
+}
+
+/// Whether a value of Privacy has one of these.
+fn has_any(value: &[u8], wanted: &[&[u8]]) -> bool {
+    let values = value.split(|byte| matches!(byte, b';' | b','));
+    let mut values = values.map(<[u8]>::trim_ascii);
+    values.any(|value| wanted.iter().any(|of| of.eq_ignore_ascii_case(value)))
+}
+
+/// Whole header lines, each with its name and its value.
+fn fields_of(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8], &[u8])> {
+    lines.split_inclusive(|byte| *byte == b'\n').map(|line| {
+        let colon = line.iter().position(|byte| *byte == b':');
+        let (name, value) = line.split_at(colon.unwrap_or(line.len()));
+        (line, name, value.get(1..).unwrap_or_default())
     })
+}
+
+/// Whether lines that the operator's hook adds ask that the identity be kept.
+fn is_kept_by(lines: &[u8]) -> bool {
+    fields_of(lines).any(|(_, name, value)| {
+        HeaderName::from_token(name) == HeaderName::Privacy && has_any(value, &[b"id"])
+    })
+}
+
+/// Such lines without those that name who calls.
+fn without_identity(lines: &[u8]) -> Vec<u8> {
+    let kept = fields_of(lines).filter(|(_, name, _)| !is_identity(name));
+    kept.flat_map(|(line, ..)| line).copied().collect()
 }
 
 impl Shard {
@@ -51,6 +78,33 @@ impl Shard {
             TargetKind::NextHops { .. } => true,
             TargetKind::Contact(_) => false,
             TargetKind::Routed | TargetKind::Uri(_) | TargetKind::Token(_) => self.is_trusted(addr),
+        }
+    }
+
+    /// The lines of the operator's hook for a copy that goes there: what names the caller is left
+    /// out where he, or the hook, wants it kept from there, and where a trunk names him.
+    pub(super) fn told_there<'l>(
+        &self,
+        lines: &'l [u8],
+        request: &Message,
+        kind: &TargetKind,
+        addr: IpAddr,
+    ) -> Cow<'l, [u8]> {
+        if lines.is_empty() {
+            return Cow::Borrowed(lines);
+        }
+        let may_name = match kind {
+            TargetKind::NextHops {
+                trunk: Some(trunk), ..
+            } => trunk.identity == Identity::AsIs,
+            _ => {
+                let is_kept = keeps_identity(request) || is_kept_by(lines);
+                !is_kept || self.may_know_the_caller(kind, addr)
+            }
+        };
+        match may_name {
+            true => Cow::Borrowed(lines),
+            false => Cow::Owned(without_identity(lines)),
         }
     }
 
@@ -94,6 +148,22 @@ mod tests {
             let request = parse(text.as_bytes());
             assert_eq!(is_asked_for(&request), asked, "{lines}");
             assert_eq!(keeps_identity(&request), kept, "{lines}");
+        }
+    }
+
+    #[test]
+    fn of_the_hooks_lines_those_that_name_who_calls_are_known() {
+        let lines =
+            b"X-A: id\r\nP-Asserted-Identity: <tel:+4930>\r\nremote-party-id: <tel:+4930>\r\n\
+                      Privacy: header;id\r\nX-B: P-Asserted-Identity: x\r\n";
+        assert!(is_kept_by(lines));
+        let left = without_identity(lines);
+        let expected = b"X-A: id\r\nPrivacy: header;id\r\nX-B: P-Asserted-Identity: x\r\n";
+        assert_eq!(left, expected);
+        assert_eq!(without_identity(&left), expected);
+        for lines in [&b""[..], b"Privacy: none\r\n", b"X-Privacy: id\r\n"] {
+            assert!(!is_kept_by(lines));
+            assert_eq!(without_identity(lines), lines);
         }
     }
 }

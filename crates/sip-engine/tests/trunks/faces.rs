@@ -1,5 +1,7 @@
 //! Whom a provider sees, and that the phone sees what it wrote.
 
+use sip_engine::hook::{HookSettings, OnFailure};
+
 use super::*;
 
 fn with_identity(identity: Identity) -> Trunk {
@@ -114,6 +116,53 @@ fn a_provider_knows_a_caller_by_the_header_that_it_wants() {
             let diversion = format!("Diversion: {uri};reason=no-answer\r\n");
             assert!(copy.text.contains(&diversion), "{}", copy.text);
             assert!(!copy.text.contains("ceo"), "{}", copy.text);
+        }
+    }
+}
+
+#[test]
+fn a_provider_that_has_a_header_for_callers_gets_no_other_of_the_hooks() {
+    let hooks = ["P-Asserted-Identity", "Remote-Party-ID"];
+    for (identity, expected) in [
+        (Identity::AsIs, [1, 1]),
+        (Identity::Asserted, [1, 0]),
+        (Identity::Preferred, [0, 0]),
+        (Identity::RemoteParty, [0, 1]),
+        (Identity::From, [0, 0]),
+    ] {
+        let mut settings = open(UDP, with_identity(identity));
+        let headers = hooks.into_iter().chain(["X-Account"]);
+        settings.hook = Some(HookSettings {
+            asks: vec![sip_hook::Kind::Call],
+            timeout_ms: 1_000,
+            waiting_max: 10,
+            on_failure: OnFailure::Reject,
+            may_relay: false,
+            headers: headers.map(Into::into).collect(),
+        });
+        let mut bed = Bed::new(settings);
+        assert!(bed.receive(&alice(UDP), &invite(UDP).text()).is_empty());
+        let Some(Effect::AskHook { park, .. }) = bed.effects.pop() else {
+            panic!("the hook was not asked");
+        };
+        let body = serde_json::json!({"version": 1, "answers": [{"action": "continue", "headers": {
+            "P-Asserted-Identity": "<sip:+49777@example.org>",
+            "Remote-Party-ID": "<sip:+49777@example.org>",
+            "X-Account": "42"}}]});
+        let answers = sip_hook::read_answers(body.to_string().as_bytes());
+        let (_, answer) = answers.unwrap().remove(0);
+        let answer = Ok(Arc::new(answer.unwrap()));
+        let sent = bed.act(|s, now, out| s.handle_hook(now, park, answer, out));
+        let first = the(sent, "INVITE");
+        for copy in [
+            the_same(&first),
+            the(challenge(&mut bed, &first, 407, "n1"), "INVITE"),
+        ] {
+            let shown = hooks.map(|name| copy.message.fields_named(name).count());
+            assert_eq!(shown, expected, "{identity:?} {}", copy.text);
+            let is_hooks = copy.text.contains("+49777");
+            assert_eq!(is_hooks, identity == Identity::AsIs, "{}", copy.text);
+            assert!(copy.text.contains("X-Account: 42\r\n"));
         }
     }
 }
