@@ -416,32 +416,66 @@ fn without_credentials_nothing_is_counted_and_challenges_pass() {
     assert!(bed.refused.is_empty());
 }
 
+/// A call with that Call-ID.
+fn call_named(bed: &mut Bed, name: &str) -> Call {
+    let mut request = invite(UDP);
+    request.call_id = name.to_owned();
+    let copy = the(bed.receive(&alice(UDP), &request.text()), "INVITE");
+    Call::answered(bed, copy)
+}
+
 #[test]
 fn no_more_is_remembered_of_challenges_than_there_is_room_for() {
     let mut bed = Bed::new(open(UDP, trunk()));
-    let call = Call::new(&mut bed, UDP);
-    // Each is an INVITE of the dialog that was challenged and refused then.
+    // In each call an INVITE is challenged, and refused then.
     let mut refused = None;
-    for number in 8..4_200 {
-        let request = call.request("INVITE", number);
-        let sent = the(call.send(&mut bed, &request), "INVITE");
-        let sent = challenge(&mut bed, &sent, 407, &format!("n{number}"));
+    for nth in 0..4_200 {
+        let call = call_named(&mut bed, &format!("room-{nth}"));
+        let sent = call.sent(&mut bed, "INVITE", 8);
+        let sent = challenge(&mut bed, &sent, 407, &format!("n{nth}"));
         match out(sent).into_iter().find(|of| of.method() == "INVITE") {
             Some(again) => _ = answer(&mut bed, &again, 488),
             None => {
-                refused = Some(number);
+                refused = Some((nth, call));
                 break;
             }
         }
         bed.wait(10);
     }
-    assert_eq!(refused, Some(8 + 4_096));
+    let (nth, call) = refused.unwrap();
+    assert_eq!(nth, 4_096);
     let last = bed.refused.last().unwrap();
     assert_eq!((last.status, last.reason), (Some(503), Reason::NoRoom));
     // What ends the call is not held up by it.
     let bye = call.sent(&mut bed, "BYE", 5_000);
     let bye = the(challenge(&mut bed, &bye, 407, "last"), "BYE");
     assert_eq!(statuses(&answer(&mut bed, &bye, 200)), [200]);
+}
+
+#[test]
+fn one_call_takes_no_room_for_challenges_from_others() {
+    let mut bed = Bed::new(open(UDP, trunk()));
+    let greedy = call_named(&mut bed, "greedy");
+    for number in 8..4_200 {
+        let sent = greedy.sent(&mut bed, "INVITE", number);
+        let again = the(
+            challenge(&mut bed, &sent, 407, &format!("n{number}")),
+            "INVITE",
+        );
+        answer(&mut bed, &again, 200);
+        bed.wait(10);
+    }
+    // Its own last ones are acknowledged as they were sent.
+    for number in [4_199, 4_196] {
+        let ack = greedy.sent(&mut bed, "ACK", number);
+        assert_eq!(cseq(&ack), format!("{} ACK", 4 * number + 1));
+    }
+    let other = call_named(&mut bed, "other");
+    let sent = other.sent(&mut bed, "INVITE", 8);
+    let again = the(challenge(&mut bed, &sent, 407, "m"), "INVITE");
+    assert_eq!(statuses(&answer(&mut bed, &again, 200)), [200]);
+    assert_eq!(cseq(&other.sent(&mut bed, "ACK", 8)), "33 ACK");
+    assert!(bed.refused.is_empty());
 }
 
 #[test]

@@ -230,6 +230,7 @@ impl Call {
         let uri = format!("sip:gw@{PROVIDER};transport={}", transport.uri_param());
         let mut request = request(method, &uri, transport);
         (request.from, request.to) = (self.from.clone(), self.to.clone());
+        request.call_id = self.copy.header(HeaderName::CallId).unwrap();
         request.cseq = cseq;
         for route in &self.routes {
             request = request.with(&format!("Route: {route}\r\n"));
@@ -255,6 +256,7 @@ impl Call {
         request.via = request.via.replace("198.51.100.1:5060", PROVIDER);
         request.from = self.providers_to.clone();
         request.to = self.copy.header(HeaderName::From).unwrap();
+        request.call_id = self.copy.header(HeaderName::CallId).unwrap();
         request.cseq = cseq;
         for route in self.copy.all(HeaderName::RecordRoute) {
             request = request.with(&format!("Route: {route}\r\n"));
