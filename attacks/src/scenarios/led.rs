@@ -201,11 +201,7 @@ fn strangers(world: &mut World, _: &Scale, may_call: bool) -> Result<Tally, Stri
         for request in marked(phone, &prefix) {
             if is_a_forward(&request) {
                 forwarded += 1;
-                let more: &[&str] = match who {
-                    "the provider" => &["Diversion", "History-Info"],
-                    _ => &[],
-                };
-                let shown = pretended(&request, more);
+                let shown = pretended(&request, &["Diversion", "History-Info"]);
                 tally.break_in(u64::from(shown.is_some()), || {
                     format!("{who} is shown {}", shown.unwrap_or_default())
                 });

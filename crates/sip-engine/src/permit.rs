@@ -126,7 +126,7 @@ pub(crate) use peers::{is_listed, listed, trunks_of};
 use pending::Credentials;
 pub use pending::Pending;
 pub use refusal::Refusal;
-pub(crate) use trust::{identity_lines, is_identity};
+pub(crate) use trust::{diversion_lines, identity_lines, is_identity};
 
 /// What the gate looks at beside the message.
 #[derive(Clone, Copy)]
@@ -269,8 +269,9 @@ impl Permit {
         matches!(self, Self::Open(_) | Self::Peer(_) | Self::Trunk(_))
     }
 
-    /// Header lines that must not be forwarded: our realms' credentials, and
-    /// identities that the sender may not assert. In order, appended to `spans`.
+    /// Header lines that must not be forwarded: our realms' credentials, identities that the
+    /// sender may not assert, and a stranger's word on who has led his call on. In order,
+    /// appended to `spans`.
     // RFC 3261 22.3: "Proxies MUST NOT add values to the Proxy-Authorization header field." It only
     // takes its own away.
     pub fn strip(&self, cx: &GateContext<'_>, message: &Message, spans: &mut Vec<Span>) {
@@ -283,6 +284,13 @@ impl Permit {
                 spans.extend(message.fields_of(name).map(|field| field.line_span));
             }
             spans.extend(trust::lines(message));
+        }
+        // A stranger would name one of ours, and it would stand behind ours where the call is
+        // forwarded. What a listed peer says of how a call came to it, voice mail needs.
+        if matches!(self, Self::Inbound(_) | Self::Directed(_))
+            && !is_listed(cx.settings, cx.own, cx.sender)
+        {
+            diversion_lines(message, spans);
         }
         for side in [Side::Proxy, Side::Registrar] {
             if !message.has(side.credentials_header()) {

@@ -23,11 +23,13 @@ const SAID_BY_THE_TRUSTED: [&str; 9] = [
 ];
 
 /// What phones may say, and the far end weighs.
-const SAID_BY_ANYBODY: [&str; 4] = [
-    "Privacy: none",
+const SAID_BY_ANYBODY: [&str; 2] = ["Privacy: none", "X-P-Charge-Info: kept"];
+
+/// What users and peers may say, and no stranger.
+const SAID_BY_NO_STRANGER: [&str; 3] = [
     "Diversion: <sip:bob@example.org>;reason=no-answer",
+    "diversion: \"CEO\" <sip:ceo@example.org>;reason=user-busy",
     "History-Info: <sip:bob@example.org>;index=1",
-    "X-P-Charge-Info: kept",
 ];
 
 fn settings_for(trusted: Vec<TrustedPeer>) -> Settings {
@@ -47,6 +49,7 @@ fn forwarded_with(settings: Settings, transport: Transport, more: &str) -> Strin
     let mut bed = Bed::new(settings);
     bed.register("sip:bob@example.org", "sip:bob@203.0.113.9", None);
     let said = SAID_BY_THE_TRUSTED.iter().chain(&SAID_BY_ANYBODY);
+    let said = said.chain(&SAID_BY_NO_STRANGER);
     let lines: String = said.map(|line| format!("{line}\r\n")).collect();
     let lines = match more {
         "" => lines,
@@ -64,7 +67,7 @@ fn forwarded_with(settings: Settings, transport: Transport, more: &str) -> Strin
 fn what_only_a_trusted_peer_may_say_is_cut_from_others() {
     for transport in TRANSPORTS {
         let text = forwarded(settings_for(Vec::new()), transport);
-        for line in SAID_BY_THE_TRUSTED {
+        for line in SAID_BY_THE_TRUSTED.iter().chain(&SAID_BY_NO_STRANGER) {
             assert!(!text.contains(line), "{line} in\n{text}");
         }
         for line in SAID_BY_ANYBODY {
@@ -74,10 +77,26 @@ fn what_only_a_trusted_peer_may_say_is_cut_from_others() {
 }
 
 #[test]
+fn a_peer_that_may_call_users_alone_says_how_a_call_came_to_it() {
+    let peer = TrustedPeer {
+        may_relay: false,
+        ..TrustedPeer::at(alice(Transport::Udp).remote.ip(), 32)
+    };
+    let text = forwarded(settings_for(vec![peer]), Transport::Udp);
+    for line in SAID_BY_ANYBODY.iter().chain(&SAID_BY_NO_STRANGER) {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
+    for line in SAID_BY_THE_TRUSTED {
+        assert!(!text.contains(line), "{line} in\n{text}");
+    }
+}
+
+#[test]
 fn a_trusted_peers_word_passes() {
     let peer = TrustedPeer::at(alice(Transport::Udp).remote.ip(), 32);
     let text = forwarded(settings_for(vec![peer]), Transport::Udp);
-    for line in SAID_BY_THE_TRUSTED.iter().chain(&SAID_BY_ANYBODY) {
+    let said = SAID_BY_THE_TRUSTED.iter().chain(&SAID_BY_ANYBODY);
+    for line in said.chain(&SAID_BY_NO_STRANGER) {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }
 }

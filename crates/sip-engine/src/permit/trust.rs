@@ -68,6 +68,18 @@ pub(super) fn callers(message: &Message) -> impl Iterator<Item = Option<Uri<'_>>
         .map(|field| NameAddr::parse(field.value).and_then(|addr| addr.uri()))
 }
 
+/// Appends the lines that say who has led a call on: Diversion (RFC 5806) and History-Info
+/// (RFC 7044).
+pub(crate) fn diversion_lines(message: &Message, spans: &mut Vec<Span>) {
+    const NAMES: [&[u8]; 2] = [b"Diversion", b"History-Info"];
+    let others = message.fields_of(HeaderName::Other);
+    let named = others.filter(|field| {
+        let mut names = NAMES.iter();
+        names.any(|name| field.raw_name.eq_ignore_ascii_case(name))
+    });
+    spans.extend(named.map(|field| field.line_span));
+}
+
 fn is_one(name: &[u8]) -> bool {
     NAMES
         .iter()

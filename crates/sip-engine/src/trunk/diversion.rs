@@ -34,17 +34,6 @@ pub(super) fn rewrite(trunk: &Trunk, request: &Message, replaced: &mut Vec<(Span
     }
 }
 
-/// All that a request says of who has led it on, History-Info (RFC 7044) with it.
-pub(super) fn lines(request: &Message, spans: &mut Vec<Span>) {
-    const NAMES: [&[u8]; 2] = [b"Diversion", b"History-Info"];
-    let others = request.fields_of(HeaderName::Other);
-    let named = others.filter(|field| {
-        let mut names = NAMES.iter();
-        names.any(|name| field.raw_name.eq_ignore_ascii_case(name))
-    });
-    spans.extend(named.map(|field| field.line_span));
-}
-
 /// The same as [`rewrite`] of lines that are added here. `known` has the number that is written down for the
 /// user of a URI. `None` where they stay as they are.
 pub(super) fn rewritten(

@@ -11,7 +11,7 @@ use super::legs::{Again, Leg, LegCopy, Legs};
 use super::{Trunk, cseq, diversion};
 use crate::park::Job;
 use crate::people::Person;
-use crate::permit::trunks_of;
+use crate::permit::{diversion_lines, trunks_of};
 use crate::proxy::context::{Context, TargetKind};
 use crate::proxy::egress::Egress;
 use crate::proxy::record_route::makes_dialogs;
@@ -227,7 +227,7 @@ impl Shard {
         faces::identify(trunk, request, who, &mut copy.lines, &mut copy.cut);
         // Nor is a stranger's word on who has led his call on: a provider charges by it.
         match is_strangers {
-            true => diversion::lines(request, &mut copy.cut),
+            true => diversion_lines(request, &mut copy.cut),
             false => diversion::rewrite(trunk, request, &mut copy.replaced),
         }
         copy.added = diversion::rewritten(trunk, added, |uri| {

@@ -108,6 +108,23 @@ fn a_call_that_is_forwarded_shows_who_forwards_and_nothing_that_its_sender_says(
 }
 
 #[test]
+fn by_a_gateway_that_is_no_trunk_a_strangers_word_on_who_forwards_goes_as_little() {
+    let book = book().forwards("bob", |forwards| forwards.always = to(OUTSIDE));
+    let mut house = House::new(book);
+    let lines = "Diversion: <sip:alice@example.org>;reason=user-busy\r\n\
+                 History-Info: <sip:alice@example.org;cause=302>;index=1\r\n";
+    let bobs = "Diversion: <sip:bob@example.org>;reason=unconditional;counter=1";
+    let sent = only(house.stranger_calls(BOB, lines));
+    assert_eq!(lines_of(&sent, "Diversion"), [bobs]);
+    assert!(lines_of(&sent, "History-Info").is_empty());
+    // A peer is believed, and so its word counts.
+    let sent = only(house.peer_calls(BOB, lines));
+    let peers = "Diversion: <sip:alice@example.org>;reason=user-busy";
+    assert_eq!(lines_of(&sent, "Diversion"), [bobs, peers]);
+    assert_eq!(lines_of(&sent, "History-Info").len(), 1);
+}
+
+#[test]
 fn a_providers_calls_are_led_on_by_aliases_and_forwards() {
     let book = || {
         book()
