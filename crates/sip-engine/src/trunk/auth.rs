@@ -16,8 +16,11 @@ use crate::records::printable;
 use crate::routes::GatewayGroup;
 use crate::settings::TrustedPeer;
 
-/// So often in a row a nonce that was used again may be refused; then none is any more.
+/// So often in a row a nonce that was used again may be refused; then none is for a while.
 const SPURNED_MAX: u8 = 2;
+/// Which request after that tries one again. Whoever is called may have refused both in the
+/// provider's name; and a provider that takes none needs a round trip in any case.
+const TRIED_AGAIN_AT: u8 = 100;
 /// So often in a row a password that was taken before may be refused; then it is left alone.
 const DOUBTS_MAX: u8 = 3;
 
@@ -37,6 +40,8 @@ pub(crate) struct Account {
     auth: ClientAuth,
     /// How often in a row a nonce was refused that had been taken before.
     spurned: u8,
+    /// How many requests have waited to be asked since then.
+    waited: u8,
     /// Whether it was ever taken, and how often in a row it was refused after that.
     is_proven: bool,
     doubts: u8,
@@ -163,6 +168,7 @@ impl Account {
             credentials: credentials.clone(),
             auth,
             spurned: 0,
+            waited: 0,
             is_proven: false,
             doubts: 0,
         }
@@ -179,7 +185,7 @@ impl Account {
         bytes: &mut Vec<u8>,
         start: usize,
     ) -> bool {
-        if !is_challenged && (self.spurned >= SPURNED_MAX || !self.auth.may_reuse_nonces()) {
+        if !is_challenged && (self.must_wait() || !self.auth.may_reuse_nonces()) {
             self.auth.forget_nonces();
         }
         let request = bytes.get(start..).unwrap_or_default();
@@ -193,6 +199,21 @@ impl Account {
         let place = start + at;
         drop(bytes.splice(place..place, lines));
         has_any
+    }
+
+    /// Whether a request has to wait until it is asked, because nonces that were used again were
+    /// refused.
+    fn must_wait(&mut self) -> bool {
+        if self.spurned < SPURNED_MAX {
+            return false;
+        }
+        self.waited += 1;
+        if self.waited < TRIED_AGAIN_AT {
+            return true;
+        }
+        // Once more refused, and it is as before.
+        (self.spurned, self.waited) = (SPURNED_MAX - 1, 0);
+        false
     }
 
     /// Takes up a challenge. `was_ahead`: whether the request bore credentials before it was
@@ -266,7 +287,7 @@ impl Account {
 
     /// Credentials that went ahead of a challenge were taken.
     pub(crate) fn taken_ahead(&mut self) {
-        self.spurned = 0;
+        (self.spurned, self.waited) = (0, 0);
     }
 }
 
@@ -376,6 +397,45 @@ mod tests {
             assert!(sent(&mut account, &mut next, true).contains("nc=00000001"));
         }
         assert_eq!(sent(&mut account, &mut Attempt::default(), false), INVITE);
+    }
+
+    #[test]
+    fn who_refuses_nonces_that_were_used_is_asked_and_one_is_tried_again_in_time() {
+        let mut account = account();
+        let qop = ", qop=\"auth\"";
+        // Asked until a nonce goes ahead; how often.
+        let asked = |account: &mut Account| {
+            for round in 0_usize..1_000 {
+                let mut attempt = Attempt::default();
+                if sent(account, &mut attempt, false).contains("nc=") {
+                    return (round, attempt);
+                }
+                let response = challenge("provider.example", &format!("n{round}"), qop);
+                account.challenged(&mut attempt, &response, false).unwrap();
+                sent(account, &mut attempt, true);
+            }
+            panic!("none is tried again");
+        };
+        assert_eq!(asked(&mut account).0, 1);
+        let refuse = |account: &mut Account, mut attempt: Attempt, nonce: &str| {
+            let response = challenge("provider.example", nonce, qop);
+            account.challenged(&mut attempt, &response, true).unwrap();
+            sent(account, &mut attempt, true);
+        };
+        for nth in 0..SPURNED_MAX {
+            let (round, attempt) = asked(&mut account);
+            assert_eq!(round, 0);
+            refuse(&mut account, attempt, &format!("other-{nth}"));
+        }
+        // One more refusal is enough; one that is taken ends it.
+        for nth in 0..3 {
+            let (round, attempt) = asked(&mut account);
+            assert_eq!(round, usize::from(TRIED_AGAIN_AT) - 1);
+            refuse(&mut account, attempt, &format!("again-{nth}"));
+        }
+        assert_eq!(asked(&mut account).0, usize::from(TRIED_AGAIN_AT) - 1);
+        account.taken_ahead();
+        assert_eq!(asked(&mut account).0, 0);
     }
 
     #[test]

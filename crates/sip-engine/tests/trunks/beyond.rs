@@ -212,6 +212,34 @@ fn a_password_that_was_taken_is_not_left_alone_because_of_one_who_is_called() {
     assert_eq!(events(&mut bed), [TrunkEvent::PasswordRefused { for_ms }]);
 }
 
+#[test]
+fn who_is_called_and_asks_in_the_providers_name_does_not_end_what_goes_ahead() {
+    let mut bed = Bed::new(open(UDP, trunk()));
+    let copy = call(&mut bed, "first");
+    let copy = the(challenge(&mut bed, &copy, 407, "n1"), "INVITE");
+    answer(&mut bed, &copy, 200);
+    for name in ["his-1", "his-2"] {
+        let copy = call(&mut bed, name);
+        assert!(credentials(&copy).is_some());
+        let copy = the(challenge(&mut bed, &copy, 407, name), "INVITE");
+        answer(&mut bed, &copy, 486);
+    }
+    let mut asked = 0;
+    loop {
+        let copy = call(&mut bed, &format!("asked-{asked}"));
+        if credentials(&copy).is_some() {
+            answer(&mut bed, &copy, 200);
+            break;
+        }
+        asked += 1;
+        assert!(asked < 1_000, "each call is asked for ever");
+        let sent = challenge(&mut bed, &copy, 407, &format!("m{asked}"));
+        answer(&mut bed, &the(sent, "INVITE"), 200);
+    }
+    assert_eq!(asked, 99);
+    assert!(credentials(&call(&mut bed, "next")).is_some());
+}
+
 /// A reload: the trunk has another password, and this member alone.
 fn renew(bed: &mut Bed, member: &str) {
     let mut renewed = trunk();
