@@ -432,3 +432,94 @@ fn two_workers_count_together() {
     let over_tcp = first.call_over(Transport::Tcp, "alice", NUMBER).1;
     assert_eq!(status(over_tcp), 486);
 }
+
+/// What a callee who keeps session timers writes into his 200.
+const KEPT: &str = "Require: timer\r\nSession-Expires: 90;refresher=uac\r\n";
+/// What a caller writes who asks for one.
+const ASKED: &str = "Supported: timer\r\nSession-Expires: 90\r\n";
+
+/// Alice may have one call, and has one, for which she asked a session timer; the INVITE, its copy,
+/// and the 200.
+fn timed(is_recorded: bool, kept: &str) -> (House, Request, Sent, Sent) {
+    let book = book().person("alice", |person| person.calls_max = Some(1));
+    let mut house = House::with(book, |settings| {
+        settings.records = RecordSettings {
+            is_on: is_recorded,
+            session_expires_s: 1_800,
+        };
+    });
+    let invite = house
+        .request("INVITE", "sip:alice@example.org", NUMBER, UDP)
+        .with(ASKED);
+    let (invite, mut sent) = house.signed(&alice(UDP), "alice", invite);
+    sent.retain(is_copy);
+    let sent = only(sent);
+    let ok = only(answer_with(&mut house, &sent, kept));
+    (house, invite, sent, ok)
+}
+
+fn answer_with(house: &mut House, sent: &Sent, lines: &str) -> Vec<Sent> {
+    let lines = format!("Contact: <sip:x@{}>\r\n{lines}", sent.to.remote);
+    let text = response(sent, 200, "b", &lines);
+    house.bed.receive(&answering(sent), &text)
+}
+
+/// An UPDATE of the callee.
+fn update_of_callee(house: &mut House, invite: &Request, sent: &Sent, lines: &str) -> Sent {
+    let routes = sent.all(HeaderName::RecordRoute);
+    let routes = routes.iter().map(|value| format!("Route: {value}\r\n"));
+    let lines: String = routes.chain([lines.to_owned()]).collect();
+    let mut update = request("UPDATE", "sip:alice@198.51.100.1:5060", UDP).with(&lines);
+    update.via = format!("SIP/2.0/UDP {GATEWAY};branch=z9hG4bKcallee");
+    update.call_id.clone_from(&invite.call_id);
+    update.from = format!("{};tag=b", invite.to);
+    update.to.clone_from(&invite.from);
+    only(house.bed.receive(&flow(UDP, GATEWAY), &update.text()))
+}
+
+#[test]
+fn a_timer_that_the_caller_alone_keeps_gives_no_place_back() {
+    for is_recorded in [false, true] {
+        // The gateway has no timers, and nobody refreshes: the call goes on, whatever was asked.
+        let (mut house, invite, sent, ok) = timed(is_recorded, "");
+        let timer = "Session-Expires: 90;refresher=uac";
+        assert!(ok.text.contains(timer), "{}", ok.text);
+        house.bed.wait(91_000);
+        assert_eq!(status(house.call("alice", NUMBER)), 486);
+        // A refresh makes it no other, nor what she answers to the gateway.
+        let update = within("UPDATE", &invite, &ok, 2).with(ASKED);
+        let update = only(house.bed.receive(&alice(UDP), &update.text()));
+        answer_with(&mut house, &update, "");
+        let update = update_of_callee(&mut house, &invite, &sent, "");
+        answer_with(&mut house, &update, KEPT);
+        house.bed.wait(91_000);
+        assert_eq!(house.counted("alice"), 1);
+        let bye = within("BYE", &invite, &ok, 3);
+        let bye = only(house.bed.receive(&alice(UDP), &bye.text()));
+        house.answer(&bye, 200);
+        nothing_is_left(&house);
+    }
+}
+
+#[test]
+fn a_timer_that_the_callee_keeps_gives_a_place_back() {
+    let (mut house, ..) = timed(true, KEPT);
+    house.bed.wait(89_000);
+    assert_eq!(house.counted("alice"), 1);
+    house.bed.wait(2_000);
+    nothing_is_left(&house);
+    assert_eq!(house.bed.records.len(), 1);
+    // One who asks for it later keeps it, too.
+    let (mut house, invite, sent, _) = timed(false, "");
+    let update = update_of_callee(&mut house, &invite, &sent, ASKED);
+    answer_with(&mut house, &update, KEPT);
+    house.bed.wait(91_000);
+    nothing_is_left(&house);
+    // What was agreed on last counts.
+    let (mut house, invite, _, ok) = timed(false, KEPT);
+    let update = within("UPDATE", &invite, &ok, 2).with(ASKED);
+    let update = only(house.bed.receive(&alice(UDP), &update.text()));
+    answer_with(&mut house, &update, "");
+    house.bed.wait(91_000);
+    assert_eq!(house.counted("alice"), 1);
+}

@@ -4,7 +4,7 @@
 use std::hash::Hasher;
 
 use hashbrown::HashMap;
-use sip_msg::{Message, Method};
+use sip_msg::{HeaderName, Message, Method};
 use siphasher::sip::SipHasher13;
 use wheel::{TimerId, Wheel};
 
@@ -63,6 +63,8 @@ struct Open {
     /// The tag in the caller's From: it tells the sides apart.
     caller_tag: Box<[u8]>,
     hung: Option<Hung>,
+    /// The session timer by which it is over, where one counts, in seconds.
+    timer_s: Option<u32>,
     /// When it is taken to be over, by the clock that only goes forward.
     due_ms: u64,
     timer: TimerId,
@@ -79,11 +81,19 @@ impl Open {
         }
     }
 
+    /// A session timer is agreed on, or there is none any more. Who has a place among calls must not
+    /// get rid of it by a timer that he alone keeps, and lets run out while the call goes on: then it
+    /// counts only where the callee ends the call by it.
+    fn agree(&mut self, agreed_s: Option<u32>, callee_keeps_it: bool) {
+        self.record.session_expires_s = agreed_s;
+        self.timer_s = agreed_s.filter(|_| callee_keeps_it || !self.record.has_places());
+    }
+
     /// A sign of life: it is over so long after this one.
     fn seen(&mut self, now: Now, lifetime_s: u64) {
         self.record.seen = now;
-        let agreed_s = self.record.session_expires_s;
-        let lasts_s = agreed_s.map_or(lifetime_s, |expires_s| u64::from(expires_s.max(MIN_SE_S)));
+        let timer_s = self.timer_s;
+        let lasts_s = timer_s.map_or(lifetime_s, |expires_s| u64::from(expires_s.max(MIN_SE_S)));
         self.due_ms = now.mono_ms + lasts_s.saturating_mul(1_000);
     }
 
@@ -154,13 +164,16 @@ impl OpenCalls {
         if self.entries.len() >= OPEN_MAX || self.entries.contains_key(&id) {
             return Err(record);
         }
+        let agreed_s = record.session_expires_s;
         let mut open = Box::new(Open {
             record,
             caller_tag: tag.into(),
             hung: None,
+            timer_s: None,
             due_ms: 0,
             timer: TimerId::NONE,
         });
+        open.agree(agreed_s, expires_s(response).is_some());
         open.seen(now, lifetime_s);
         open.timer = wheel.start(open.due_ms, Timer::Record(id));
         self.held_bytes += open.held_bytes();
@@ -188,7 +201,7 @@ impl OpenCalls {
             return;
         };
         // A session timer is put back by what refreshes it alone.
-        match open.record.session_expires_s {
+        match open.timer_s {
             _ if !is_proven => {}
             Some(_) => open.record.seen = now,
             None => open.seen(now, lifetime_s),
@@ -217,7 +230,14 @@ impl OpenCalls {
         if let Some(id) = self.id(request)
             && let Some(open) = self.entries.get_mut(&id)
         {
-            open.record.session_expires_s = expires_s(response).or(added_s);
+            let said_s = expires_s(response);
+            // RFC 4028 7.2, 9: whoever asks with `timer` keeps what the answer says, and so does
+            // whoever writes it into his answer.
+            let callee_keeps_it = match open.sender(request) {
+                EndedBy::Caller => said_s.is_some(),
+                _ => request.has_option(HeaderName::Supported, "timer"),
+            };
+            open.agree(said_s.or(added_s), callee_keeps_it);
             open.seen(now, lifetime_s);
             // Whoever agrees on it has not hung up.
             open.hung = open.hung.take().filter(|hung| hung.refused.is_none());
@@ -309,9 +329,10 @@ impl OpenCalls {
             open.timer = wheel.start(open.due_ms, Timer::Record(id));
             return None;
         }
+        let timer_s = open.timer_s;
         let (mut record, hung) = self.take(id, wheel)?;
         if hung.is_none() {
-            record.why = Some(match record.session_expires_s {
+            record.why = Some(match timer_s {
                 Some(_) => Why::SessionExpired,
                 None => Why::NoBye,
             });
