@@ -51,7 +51,7 @@ counters::counters! {
         pub stun_answers: u64 = counter("signet_stun_answers_total"),
         /// Datagrams of STUN that were not: no request, or too many of them.
         pub stun_drops: u64 = counter("signet_stun_drops_total"),
-        /// Datagrams to servers beside SIP that found a full socket, or are too long for one.
+        /// Datagrams to servers beside SIP that this machine did not send: too long, or for an error of its own.
         pub beside_drops: u64 = counter("signet_beside_drops_total"),
         /// ICMP errors received for datagrams sent.
         pub udp_unreachable: u64 = counter("signet_udp_unreachable_total"),

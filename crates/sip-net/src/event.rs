@@ -95,7 +95,7 @@ pub enum NetEvent<'a> {
         /// What it says.
         bytes: &'a [u8],
     },
-    /// What was sent to such a server came back, or could not be sent.
+    /// What was sent to such a server came back: nobody is there, or no way leads there.
     BesideRefused(SocketAddr),
     /// A message with a cookie was not sent.
     SendFailed {

@@ -37,17 +37,19 @@ struct Socket {
 }
 
 impl Beside {
-    /// The socket to an address, opened where there is none; none where that fails.
-    fn socket(&mut self, at: SocketAddr, registry: &Registry) -> Option<&UdpSocket> {
+    /// The socket to an address, opened where there is none.
+    fn socket(&mut self, at: SocketAddr, registry: &Registry) -> io::Result<&UdpSocket> {
         let known = self
             .sockets
             .iter()
             .position(|of| of.as_ref().is_some_and(|of| of.at == at));
         let place = match known {
             Some(place) => place,
-            None => self.open(at, registry).ok()?,
+            None => self.open(at, registry)?,
         };
-        self.sockets.get(place)?.as_ref().map(|of| &of.socket)
+        let opened = self.sockets.get(place).and_then(Option::as_ref);
+        let opened = opened.map(|of| &of.socket);
+        opened.ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     fn open(&mut self, at: SocketAddr, registry: &Registry) -> io::Result<usize> {
@@ -81,9 +83,22 @@ pub(super) fn place(token: Token) -> Option<usize> {
     (place < SOCKETS_MAX).then_some(place)
 }
 
+/// Whether an error says of the other side that nobody is there. All others are this machine's own: a
+/// firewall or its full table of connections, no buffers, no descriptor. A server that was taken for
+/// gone because of them would be left by all workers.
+fn says_it_is_gone(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+    )
+}
+
 impl Net {
     /// Sends a datagram to a server beside SIP, at once. What it says comes as
-    /// [`NetEvent::Beside`], and that it is not there as [`NetEvent::BesideRefused`].
+    /// [`NetEvent::Beside`], and that it is not there as [`NetEvent::BesideRefused`]. What fails on
+    /// this machine is a datagram that was lost on its way: whoever sends repeats it.
     pub fn send_beside(&mut self, to: SocketAddr, bytes: &[u8]) {
         // What no datagram carries says nothing about who would get it.
         if bytes.len() > SENT_BYTES_MAX {
@@ -91,20 +106,17 @@ impl Net {
             return;
         }
         let registry = self.poll.registry();
-        let sent = match self.beside.socket(to, registry) {
-            Some(socket) => within(Component::Kernel, || socket.send(bytes)),
-            None => Err(io::ErrorKind::NotConnected.into()),
-        };
+        let sent = self
+            .beside
+            .socket(to, registry)
+            .and_then(|socket| within(Component::Kernel, || socket.send(bytes)));
         match sent {
             Ok(_) => {}
-            // As if it were lost on its way: whoever sends repeats it.
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.shared.counters.beside_drops += 1;
-            }
-            Err(_) => {
+            Err(error) if says_it_is_gone(&error) => {
                 let refused = PendingEvent::BesideRefused(to);
                 self.pending_events.push_back(refused);
             }
+            Err(_) => self.shared.counters.beside_drops += 1,
         }
     }
 
@@ -140,7 +152,10 @@ impl Net {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // What was sent before came back.
-                Err(_) => on_event(NetEvent::BesideRefused(*at)),
+                Err(error) if says_it_is_gone(&error) => {
+                    on_event(NetEvent::BesideRefused(*at));
+                }
+                Err(_) => {}
             }
         }
         self.unfinished_reads.push(ready.token);
