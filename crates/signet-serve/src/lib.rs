@@ -16,6 +16,7 @@ mod memory;
 mod metrics;
 mod people;
 mod records;
+mod seats;
 mod server;
 mod service_manager;
 mod setup;

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::IntoResponse;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::map_response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use sip_net::{ListenerCounters, PeerCounters, clock};
 use sip_tls::{ClientTls, HandshakePool};
@@ -17,6 +18,7 @@ use sip_tls::{ClientTls, HandshakePool};
 use crate::Error;
 use crate::lookups;
 use crate::records::Tally;
+use crate::seats::Bounded;
 use crate::server::TicketReporter;
 use crate::threads::Threads;
 use crate::tls_report::{Counted, Facts, ListenerTls, Report, ShownOutgoing};
@@ -193,10 +195,19 @@ pub(crate) async fn serve(listener: TcpListener, sources: Arc<Sources>) {
         .route("/tls.json", get(tls_json))
         .route("/health", get(|| async { "ok\n" }))
         .route("/ready", get(ready))
+        .layer(map_response(one_question))
         .with_state(sources);
-    if let Err(error) = axum::serve(listener, router).await {
+    if let Err(error) = axum::serve(Bounded::new(listener), router).await {
         tracing::error!("figures are not served any more: {error}");
     }
+}
+
+/// A connection has one question, so whoever asks again and again meets no end of his time amid
+/// an answer, and has no seat between his questions.
+async fn one_question(mut response: Response) -> Response {
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(header::CONNECTION, close);
+    response
 }
 
 async fn metrics(State(sources): State<Arc<Sources>>) -> impl IntoResponse {

@@ -5,7 +5,8 @@
 mod support;
 
 use std::fs;
-use std::net::{SocketAddr, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
@@ -291,9 +292,8 @@ fn what_is_under_way_ends_before_the_server_does() {
     server.wait_for_log("drained");
 }
 
-#[test]
-fn figures_and_health_are_served() {
-    let folder = TestDir::new("cli-metrics");
+/// A server with an address for figures, and that address.
+fn serve_figures(folder: &TestDir) -> (Serving, SocketAddr) {
     let data = folder.path().join("data");
     let server = Serving::start(
         folder.path(),
@@ -312,7 +312,41 @@ fn figures_and_health_are_served() {
         .lines()
         .find_map(|line| line.trim().strip_prefix("\"metrics\": \""))
         .unwrap();
-    let at: SocketAddr = at.trim_end_matches(['"', ',']).parse().unwrap();
+    (server, at.trim_end_matches(['"', ',']).parse().unwrap())
+}
+
+#[test]
+fn who_hangs_where_figures_are_served_is_cut_and_holds_up_nobody_for_long() {
+    let folder = TestDir::new("serving-silent");
+    let (server, at) = serve_figures(&folder);
+    let connect = || {
+        let stream = TcpStream::connect(at).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        stream
+    };
+    let mut silent: Vec<TcpStream> = (0..100).map(|_| connect()).collect();
+    for stream in silent.iter_mut().step_by(10) {
+        stream.write_all(b"G").unwrap();
+    }
+    let mut asks = connect();
+    asks.write_all(b"GET /health HTTP/1.1\r\nHost: test\r\n\r\n")
+        .unwrap();
+    // The connection ends with its one answer: a next question is another's seat.
+    let mut answer = String::new();
+    asks.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("ok\n"), "{answer}");
+    for stream in &mut silent {
+        assert_eq!(stream.read(&mut [0; 64]).unwrap(), 0);
+    }
+    assert_eq!(server.options(), "SIP/2.0 200 OK");
+}
+
+#[test]
+fn figures_and_health_are_served() {
+    let folder = TestDir::new("cli-metrics");
+    let (server, at) = serve_figures(&folder);
     let get = |path: &str| {
         let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
         let (answer, _) = exchange_tcp(at, request.as_bytes(), Duration::from_secs(5));

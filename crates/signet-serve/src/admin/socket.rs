@@ -5,12 +5,9 @@
 //! What is asked of a shard its worker copies between two turns ([`Admin::look`]); so no
 //! answer takes more of one than a bounded piece.
 
-use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::extract::DefaultBodyLimit;
@@ -22,10 +19,9 @@ use sip_engine::shard::shard_of_user;
 use sip_engine::{Now, Shard};
 use sip_lookup::Cache;
 use sip_worker::Order;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio::time::{Instant, Sleep, sleep, timeout};
+use tokio::net::UnixListener;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::ask::Told;
 use super::{
@@ -34,6 +30,7 @@ use super::{
 };
 use crate::metrics::Sources;
 use crate::people::PeopleAsker;
+use crate::seats::Bounded;
 use crate::trace::Tracer;
 
 /// A verb: its path, and what answers it.
@@ -63,18 +60,10 @@ const VERBS: &[Verb] = &[
     ("/top", || post(top::figures)),
 ];
 
-/// Connections at a time; the next waits until one has ended.
-const CONNECTIONS_MAX: usize = 32;
-/// How long the other end of a connection may say nothing at first.
-const SILENCE_MAX: Duration = Duration::from_secs(2);
-/// How long a connection may last after that, whatever its other end does.
-const CONNECTION_MAX: Duration = Duration::from_secs(10);
 /// The longest question.
 const QUESTION_BYTES_MAX: usize = 1 << 20;
 /// How long a worker, or the store behind it, may take.
 const WORKER_MAX: Duration = Duration::from_secs(5);
-/// The pause after a connection could not be accepted.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// What of a running server the interface works on.
 #[derive(Clone)]
@@ -221,97 +210,8 @@ pub(crate) async fn serve(listener: UnixListener, admin: Admin) {
     let router = routes
         .layer(DefaultBodyLimit::max(QUESTION_BYTES_MAX))
         .with_state(admin);
-    let seats = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    if let Err(error) = axum::serve(Bounded { listener, seats }, router).await {
+    if let Err(error) = axum::serve(Bounded::new(listener), router).await {
         tracing::error!("no administrative interface: {error}");
-    }
-}
-
-/// Accepts no more connections than there are seats.
-struct Bounded {
-    listener: UnixListener,
-    seats: Arc<Semaphore>,
-}
-
-impl axum::serve::Listener for Bounded {
-    type Io = Seated;
-    type Addr = tokio::net::unix::SocketAddr;
-
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        loop {
-            let seat = Arc::clone(&self.seats).acquire_owned().await;
-            match (seat, self.listener.accept().await) {
-                (Ok(seat), Ok((stream, addr))) => {
-                    let io = Seated {
-                        stream,
-                        end: Box::pin(sleep(SILENCE_MAX)),
-                        is_silent: true,
-                        _seat: seat,
-                    };
-                    return (io, addr);
-                }
-                // No descriptor is left, for a while.
-                _ => sleep(PAUSE).await,
-            }
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<Self::Addr> {
-        self.listener.local_addr()
-    }
-}
-
-/// A connection with its seat and its end.
-struct Seated {
-    stream: UnixStream,
-    end: Pin<Box<Sleep>>,
-    /// Whether nothing has come yet.
-    is_silent: bool,
-    _seat: OwnedSemaphorePermit,
-}
-
-impl Seated {
-    /// An error once its time is up, which ends the connection.
-    fn poll_end(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        match self.end.as_mut().poll(context) {
-            Poll::Ready(()) => Err(io::ErrorKind::TimedOut.into()),
-            Poll::Pending => Ok(()),
-        }
-    }
-}
-
-impl AsyncRead for Seated {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        self.poll_end(context)?;
-        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if read.is_ready() && std::mem::replace(&mut self.is_silent, false) {
-            self.end.as_mut().reset(Instant::now() + CONNECTION_MAX);
-        }
-        read
-    }
-}
-
-impl AsyncWrite for Seated {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.poll_end(context)?;
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_end(context)?;
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
 
@@ -328,30 +228,5 @@ mod tests {
         ] {
             assert_eq!(user_of(aor.as_bytes()), user.as_bytes(), "{aor}");
         }
-    }
-
-    #[tokio::test]
-    async fn who_hangs_holds_one_seat_and_not_for_long() {
-        let folder = std::env::temp_dir().join(format!("signet-seats-{}", std::process::id()));
-        let _ = std::fs::remove_file(&folder);
-        let listener = UnixListener::bind(&folder).unwrap();
-        let seats = Arc::new(Semaphore::new(1));
-        let mut bounded = Bounded {
-            listener,
-            seats: seats.clone(),
-        };
-        let _silent = UnixStream::connect(&folder).await.unwrap();
-        let (mut io, _) = axum::serve::Listener::accept(&mut bounded).await;
-        assert_eq!(seats.available_permits(), 0);
-        // Its time is up: a read that would wait fails, and the seat is free with it.
-        io.end.as_mut().reset(Instant::now());
-        let mut byte = [0];
-        let mut buffer = ReadBuf::new(&mut byte);
-        let read =
-            std::future::poll_fn(|context| Pin::new(&mut io).poll_read(context, &mut buffer)).await;
-        assert_eq!(read.unwrap_err().kind(), io::ErrorKind::TimedOut);
-        drop(io);
-        assert_eq!(seats.available_permits(), 1);
-        std::fs::remove_file(&folder).unwrap();
     }
 }
