@@ -82,7 +82,9 @@ fn secrets(message: &[u8]) -> Vec<Range<usize>> {
             }
             match header {
                 Header::Plain => uri_passwords(line, &mut tell),
-                Header::Digest => params(line, &mut tell),
+                // Its folds were looked through with its first line.
+                Header::Digest if is_folded => {}
+                Header::Digest => digest(with_folds(message, start), &mut tell),
                 Header::Opaque => {
                     let colon = line.iter().position(|byte| *byte == b':');
                     let value = colon.filter(|_| !is_folded).map_or(0, |colon| colon + 1);
@@ -132,6 +134,38 @@ fn after_space(line: &[u8], at: usize) -> usize {
     at + rest.len() - rest.trim_ascii_start().len()
 }
 
+/// The header that begins at `start`, with the lines that continue it.
+fn with_folds(message: &[u8], start: usize) -> &[u8] {
+    let rest = message.get(start..).unwrap_or_default();
+    let is_last = |at: &usize| {
+        rest.get(*at) == Some(&b'\n') && !matches!(rest.get(at + 1), Some(b' ' | b'\t'))
+    };
+    let end = (0..rest.len()).find(is_last).unwrap_or(rest.len());
+    let header = rest.get(..end).unwrap_or_default();
+    header.strip_suffix(b"\r").unwrap_or(header)
+}
+
+/// Tells what is secret in a header of the digest scheme: values of parameters, and passwords in
+/// the URIs that it quotes. Line ends and the space after them are no part of a secret.
+fn digest(header: &[u8], tell: &mut impl FnMut(Range<usize>)) {
+    let mut found: Vec<Range<usize>> = Vec::new();
+    params(header, &mut |secret| found.push(secret));
+    uri_passwords(header, &mut |secret| found.push(secret));
+    found.sort_by_key(|secret| secret.start);
+    let mut done = 0;
+    for secret in found {
+        // One may lie in the other.
+        let mut start = secret.start.max(done);
+        done = secret.end.max(done);
+        let text = header.get(start..secret.end).unwrap_or_default();
+        for whole in text.split(|byte| *byte == b'\n') {
+            let line = whole.strip_suffix(b"\r").unwrap_or(whole);
+            tell(start + after_space(line, 0)..start + line.len());
+            start += whole.len() + 1;
+        }
+    }
+}
+
 /// Tells the values of secret parameters.
 fn params(line: &[u8], tell: &mut impl FnMut(Range<usize>)) {
     let mut at = 0;
@@ -165,8 +199,10 @@ fn value_at(line: &[u8], at: usize) -> Range<usize> {
         });
         end.map_or(value.len(), |end| end + 2)
     } else {
-        let ends = |byte: &u8| matches!(byte, b',' | b' ' | b'\t');
-        value.iter().position(ends).unwrap_or(value.len())
+        let ends = |byte: &u8| matches!(byte, b',' | b' ' | b'\t' | b'\n');
+        let end = value.iter().position(ends).unwrap_or(value.len());
+        let value = value.get(..end).unwrap_or_default();
+        value.strip_suffix(b"\r").unwrap_or(value).len()
     };
     start..start + len
 }
@@ -336,6 +372,18 @@ mod tests {
             (
                 "REGISTER sip:a:secret@h SIP/2.0\r\nAuthorization: Digest username=\"a\", nonce=\"n\\\"1\", response=\"0123\", nc=1\r\n\r\n",
                 "REGISTER sip:a:******@h SIP/2.0\r\nAuthorization: Digest username=\"a\", nonce=\"****\", response=\"****\", nc=1\r\n\r\n",
+            ),
+            (
+                "REGISTER sip:a:secret@h SIP/2.0\r\nAuthorization: Digest uri=\"sip:a:secret@h\", opaque=\"sip:a:b@c\", realm=r\r\nTo: <sip:a:secret@h>\r\n\r\n",
+                "REGISTER sip:a:******@h SIP/2.0\r\nAuthorization: Digest uri=\"sip:a:******@h\", opaque=\"*********\", realm=r\r\nTo: <sip:a:******@h>\r\n\r\n",
+            ),
+            (
+                "A b SIP/2.0\r\nAuthorization: Digest response=\r\n \"0123\", nonce\r\n\t= n1,opaque=\"o1\r\n o2\"\r\nTo: x\r\n\r\n",
+                "A b SIP/2.0\r\nAuthorization: Digest response=\r\n \"****\", nonce\r\n\t= **,opaque=\"**\r\n **\"\r\nTo: x\r\n\r\n",
+            ),
+            (
+                "A b SIP/2.0\nAuthorization: Digest response=0123\n ,nonce=n1\r\n",
+                "A b SIP/2.0\nAuthorization: Digest response=****\n ,nonce=**\r\n",
             ),
             (
                 "A b SIP/2.0\r\nAuthorization: Bearer\r\n key\r\nTo: x\r\n\r\nk=base64:c2V\r\na=x\r\n",
