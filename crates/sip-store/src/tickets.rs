@@ -45,9 +45,21 @@ pub struct Renewal {
     pub old_good_for_s: u64,
 }
 
+impl Renewal {
+    /// Whether the newest secret is old enough, or there is none. One that says it was made by
+    /// more than that after now is of a clock that was ahead: its age would not come before then.
+    pub(crate) fn is_due(&self, newest_unix_s: Option<u64>, unix_s: u64) -> bool {
+        newest_unix_s.is_none_or(|newest| {
+            unix_s.saturating_sub(newest) >= self.age_min_s
+                || newest > unix_s.saturating_add(self.age_min_s)
+        })
+    }
+}
+
 /// Who keeps the secrets of session tickets. All times are in seconds since 1970.
 pub trait TicketSecretStore {
-    /// The secrets that open tickets now, the newest first.
+    /// The secrets that open tickets now: first the one without an end, then those before it, the
+    /// newest first.
     fn ticket_secrets(&mut self, unix_s: u64) -> Result<Vec<TicketSecretRow>, StoreError>;
 
     /// Puts `fresh`, made now, in the first place, if it is time for it, and
@@ -65,7 +77,7 @@ impl TicketSecretStore for Database {
         let mut statement = self.connection.prepare_cached(
             "SELECT id, secret, created_unix_s, not_after_unix_s FROM ticket_secrets
              WHERE not_after_unix_s IS NULL OR not_after_unix_s > ?
-             ORDER BY created_unix_s DESC, id DESC LIMIT ?",
+             ORDER BY not_after_unix_s IS NULL DESC, created_unix_s DESC, id DESC LIMIT ?",
         )?;
         let mut rows = statement.query((seconds(unix_s), SECRETS_MAX))?;
         let mut found = Vec::new();
@@ -99,7 +111,7 @@ impl TicketSecretStore for Database {
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
-        if !is_due(&transaction, fresh.created_unix_s, when.age_min_s)? {
+        if !when.is_due(newest(&transaction)?, fresh.created_unix_s) {
             return Ok(false);
         }
         let now = seconds(fresh.created_unix_s);
@@ -128,17 +140,14 @@ impl TicketSecretStore for Database {
     }
 }
 
-/// Whether the newest secret is old enough, or there is none.
-fn is_due(transaction: &Transaction<'_>, now: u64, age_min_s: u64) -> Result<bool, StoreError> {
+/// When the secret without an end was made.
+fn newest(transaction: &Transaction<'_>) -> Result<Option<u64>, StoreError> {
     let newest: Option<i64> = transaction.query_row(
         "SELECT max(created_unix_s) FROM ticket_secrets WHERE not_after_unix_s IS NULL",
         (),
         |row| row.get(0),
     )?;
-    Ok(newest.is_none_or(|newest| {
-        let newest = u64::try_from(newest).unwrap_or(0);
-        now.saturating_sub(newest) >= age_min_s
-    }))
+    Ok(newest.map(|newest| u64::try_from(newest).unwrap_or(0)))
 }
 
 fn seconds(unix_s: u64) -> i64 {

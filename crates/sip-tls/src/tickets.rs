@@ -223,8 +223,10 @@ impl Ring {
         if secrets.is_empty() {
             return Err(TlsError::new(None, "ticket keys need a secret"));
         }
-        secrets
-            .sort_by(|one, two| (two.created_unix_s, &two.id).cmp(&(one.created_unix_s, &one.id)));
+        // What another has followed is before it, though a clock that was ahead made it.
+        let age =
+            |secret: &TicketSecret| (secret.not_after_unix_s.is_none(), secret.created_unix_s);
+        secrets.sort_by(|one, two| (age(two), &two.id).cmp(&(age(one), &one.id)));
         secrets.truncate(SECRETS_MAX);
         let secrets = secrets.into_iter().map(|from| {
             let before = held

@@ -44,19 +44,17 @@ pub fn read_ticket_secrets(
     fresh: impl FnOnce() -> Option<TicketSecretRow>,
 ) -> Result<Vec<TicketSecretRow>, StoreError> {
     let found = store.ticket_secrets(unix_s)?;
-    let is_due = found
-        .first()
-        .is_none_or(|newest| unix_s.saturating_sub(newest.created_unix_s) >= config.age_max_s);
-    let found = if is_due {
+    let when = Renewal {
+        age_min_s: config.age_max_s,
+        old_good_for_s: config.old_good_for_s,
+    };
+    let newest = found.first().map(|newest| newest.created_unix_s);
+    let found = if when.is_due(newest, unix_s) {
         let Some(fresh) = fresh() else {
             return Err(StoreError::new(
                 StoreErrorKind::Other,
                 "the kernel gives no randomness for a secret of session tickets",
             ));
-        };
-        let when = Renewal {
-            age_min_s: config.age_max_s,
-            old_good_for_s: config.old_good_for_s,
         };
         if store.renew_ticket_secret(&fresh, when)? {
             counters.renewals.fetch_add(1, Ordering::Relaxed);

@@ -104,6 +104,24 @@ fn a_new_secret_seals_when_others_know_it_and_the_one_before_opens_till_its_end(
 }
 
 #[test]
+fn a_secret_of_a_clock_that_was_ahead_seals_until_others_know_the_next() {
+    let hour = Duration::from_secs(HOUR);
+    let settle = Duration::from_secs(30);
+    let ahead = NOW + 8_760 * HOUR;
+    let one = TicketKeys::from_secrets(vec![secret(1, ahead, None)], hour, settle).unwrap();
+    let both = vec![secret(1, ahead, Some(NOW + HOUR)), secret(2, NOW, None)];
+    let two = TicketKeys::from_secrets(both.clone(), hour, settle).unwrap();
+    let early = two.seal(NOW + 29, b"scope", b"session").unwrap();
+    assert!(opened(&one, NOW + 29, &early).is_some());
+    let late = two.seal(NOW + 30, b"scope", b"session").unwrap();
+    assert!(opened(&one, NOW + 30, &late).is_none());
+    one.replace(both, hour, settle).unwrap();
+    assert!(opened(&one, NOW + 30, &late).is_some());
+    assert!(opened(&one, NOW + HOUR - 1, &early).is_some());
+    assert!(opened(&one, NOW + HOUR, &early).is_none());
+}
+
+#[test]
 fn secrets_are_bounded_and_never_none() {
     let hour = Duration::from_secs(HOUR);
     let many = (0..20)

@@ -133,3 +133,45 @@ fn the_newest_is_renewed_by_its_age_and_read_by_the_others() {
     let much_later = later + CONFIG.age_max_s;
     assert!(read_ticket_secrets(&mut one, &CONFIG, &counters, much_later, || None).is_err());
 }
+
+#[test]
+fn a_secret_of_a_clock_that_was_ahead_is_followed_and_ends() {
+    let folder = Folder::new();
+    let (mut one, mut two) = (folder.open(), folder.open());
+    let counters = TicketServiceCounters::default();
+    let ahead = NOW + 365 * 86_400;
+    let of_ahead = || {
+        fresh(1).map(|fresh| TicketSecretRow {
+            created_unix_s: ahead,
+            ..fresh
+        })
+    };
+    read_ticket_secrets(&mut one, &CONFIG, &counters, ahead, of_ahead).expect("read");
+    // The clock is right again.
+    let both = read_ticket_secrets(&mut one, &CONFIG, &counters, NOW, || fresh(2)).expect("read");
+    let ids = |rows: &[TicketSecretRow]| -> Vec<String> {
+        rows.iter().map(|row| row.id.clone()).collect()
+    };
+    assert_eq!(ids(&both), ["2", "1"]);
+    let end = NOW + CONFIG.old_good_for_s;
+    assert_eq!(both[0].not_after_unix_s, None);
+    assert_eq!(both[1].not_after_unix_s, Some(end));
+    // Both nodes go by the new one, and none is made again while the other still opens tickets.
+    for database in [&mut one, &mut two] {
+        let seen = read_ticket_secrets(database, &CONFIG, &counters, end - 1, || None);
+        assert_eq!(seen.expect("read"), both);
+    }
+    assert_eq!(counters.renewals.load(Ordering::Relaxed), 2);
+    let seen = read_ticket_secrets(&mut two, &CONFIG, &counters, end, || None).expect("read");
+    assert_eq!(ids(&seen), ["2"]);
+    // It ends as any other.
+    let later = NOW + CONFIG.age_max_s;
+    let new = || {
+        fresh(3).map(|fresh| TicketSecretRow {
+            created_unix_s: later,
+            ..fresh
+        })
+    };
+    let next = read_ticket_secrets(&mut two, &CONFIG, &counters, later, new).expect("read");
+    assert_eq!(ids(&next), ["3", "2"]);
+}
