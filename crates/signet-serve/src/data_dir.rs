@@ -255,23 +255,31 @@ impl DataDir {
     }
 }
 
-/// Replaces a file by a whole new one, with its bytes on disk before its name.
+/// Replaces a file by a whole new one, with its bytes on disk before its name, and its name before
+/// this returns.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
     let fail = |error: std::io::Error| Error::file("write", path, &error);
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.new", std::process::id()));
     let new = path.with_file_name(name);
+    let in_folder = path.parent().filter(|in_| !in_.as_os_str().is_empty());
     let written = (|| {
+        let folder = File::open(in_folder.unwrap_or(Path::new(".")))?;
+        // Whatever has that name is not ours to write into, or leads elsewhere.
+        match std::fs::remove_file(&new) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         let mut file = OpenOptions::new()
-            .create(true)
-            .truncate(true)
+            .create_new(true)
             .write(true)
             .mode(mode)
             .open(&new)?;
         file.set_permissions(std::fs::Permissions::from_mode(mode))?;
         file.write_all(bytes)?;
         file.sync_all()?;
-        std::fs::rename(&new, path)
+        std::fs::rename(&new, path)?;
+        folder.sync_all()
     })();
     if written.is_err() {
         let _ = std::fs::remove_file(&new);
@@ -372,6 +380,31 @@ mod tests {
         assert_eq!(mode(&data.file("ticket.secret")), 0o600);
         assert_ne!(*tickets, *secret);
         assert_eq!(*data.ticket_secret().unwrap(), *tickets);
+    }
+
+    #[test]
+    fn what_waits_under_the_name_of_the_new_file_is_not_written_into() {
+        let temp = TempDir::new("data-link");
+        let data = DataDir::open(temp.path()).unwrap();
+        let others = data.file("others");
+        std::fs::write(&others, "his").unwrap();
+        let new = data.file(&format!("key.{}.new", std::process::id()));
+        let links: [fn(&Path, &Path) -> std::io::Result<()>; 2] = [
+            |of, link| std::os::unix::fs::symlink(of, link),
+            |of, link| std::fs::hard_link(of, link),
+        ];
+        for link in links {
+            link(&others, &new).unwrap();
+            data.write("key", b"ours", 0o600).unwrap();
+            assert_eq!(std::fs::read(&others).unwrap(), b"his");
+            let key = data.file("key");
+            assert!(key.symlink_metadata().unwrap().is_file());
+            assert_eq!(
+                (std::fs::read(&key).unwrap(), mode(&key)),
+                (b"ours".into(), 0o600)
+            );
+            assert!(!new.exists());
+        }
     }
 
     #[test]
