@@ -147,6 +147,31 @@ fn mariadb() {
 }
 
 #[test]
+fn an_import_that_ends_halfway_leaves_no_password_of_before() {
+    let Some(bed) = MariaDb::start() else { return };
+    let folder = TestDir::new("users-halfway");
+    let url = bed.options(Layout::Signet, "").url;
+    let server = serve(folder.path(), &url, sql::mariadb::PASSWORD, "");
+    let config = folder.path().join("signet.toml");
+    let words = ["user", "add", "alice", "--password-stdin"];
+    succeed(
+        &[&words[..], &["--config", text(&config)]].concat(),
+        "alice-secret\n",
+    );
+    let mut alice = Phone::udp(server.udp, "alice", DOMAIN);
+    alice.register();
+    bed.sql("ALTER TABLE sip.signet_users ADD CONSTRAINT few CHECK (username <> 'bob')");
+    let list = folder.path().join("users.csv");
+    fs::write(&list, "user,password\nalice,other\nbob,bob-secret\n").unwrap();
+    let words = ["user", "import", text(&list), "--config", text(&config)];
+    let error = fail(&words, "");
+    assert!(error.contains("after 1 of 2 users: "), "{error}");
+    assert!(alice.try_register().starts_with("SIP/2.0 401 "));
+    alice.set_password("other");
+    alice.register();
+}
+
+#[test]
 fn the_table_of_kamailio() {
     let Some(bed) = MariaDb::start() else { return };
     let folder = TestDir::new("users-subscriber");

@@ -109,23 +109,25 @@ impl Elsewhere {
         }
     }
 
-    /// Adds or changes users, in the order of the list; an error says after how many.
+    /// Adds or changes users, in the order of the list; an error says after how many. A running
+    /// server is told of all that were tried: what went wrong may have come after the change.
     pub(super) fn import(&self, users: &[ListedUser]) -> Result<(), Error> {
-        for (done, listed) in users.iter().enumerate() {
+        let mut tried = Vec::new();
+        let put = users.iter().enumerate().try_for_each(|(done, listed)| {
             let subject = subject(&listed.realm, &listed.user);
             let put = self.wait(self.store.put(&subject, &listed.secrets));
-            put.map_err(|error| {
-                Error::new(
-                    format!("after {done} of {} users: {}", users.len(), error.what()),
-                    error.remedy(),
-                )
-            })?;
+            tried.push(subject);
+            put.map_err(|error| (done, error))
+        });
+        let told = tell_forget(&self.data, &tried);
+        let Err((done, error)) = put else {
+            return told;
+        };
+        let mut what = format!("after {done} of {} users: {}", users.len(), error.what());
+        if let Err(untold) = told {
+            what = format!("{what}; {}", untold.what());
         }
-        let subjects: Vec<Subject> = users
-            .iter()
-            .map(|listed| subject(&listed.realm, &listed.user))
-            .collect();
-        tell_forget(&self.data, &subjects)
+        Err(Error::new(what, error.remedy()))
     }
 
     fn wait<T>(&self, answer: impl Future<Output = T>) -> T {
