@@ -162,6 +162,21 @@ impl NumberRules {
         self.emergency.iter().any(|of| **of == *number)
     }
 
+    /// Whether a URI names an emergency number, or one that a rule makes one of. Every request is
+    /// asked this, so the numbers are compared where they stand.
+    pub(crate) fn names_help(&self, uri: &Uri<'_>) -> bool {
+        if self.emergency.is_empty() {
+            return false;
+        }
+        let mut emergency = self.emergency.iter();
+        let digits = || digits_of(uri).filter(|byte| !is_separator(*byte));
+        emergency.any(|of| digits().eq(of.bytes()))
+            || (!self.rewrites.is_empty()
+                && number_of(uri)
+                    .and_then(|number| self.rewritten(&number))
+                    .is_some_and(|number| self.is_emergency(&number)))
+    }
+
     /// The worst of what several readings of a number are; an emergency is a call in this
     /// country here.
     pub(crate) fn worst<'n>(&self, readings: impl IntoIterator<Item = &'n str>) -> Class {
@@ -408,6 +423,33 @@ mod tests {
 
     fn class(number: &str) -> Class {
         german().class(number, number)
+    }
+
+    #[test]
+    fn a_call_for_help_is_known_by_its_number_in_any_spelling() {
+        let mut rules = german();
+        let rule = Rewrite::new("9(1..)", "$1").unwrap();
+        for (uri, is_help) in [
+            ("sip:112@example.org", true),
+            ("tel:1-1.2", true),
+            ("sip:%31%31%32@example.org;user=phone", true),
+            ("sip:112;phone-context=+43@example.org", true),
+            ("sip:1120@example.org", false),
+            ("sip:11@example.org", false),
+            ("sip:+112@example.org", false),
+            ("sip:112x@example.org", false),
+            ("sip:bob@example.org", false),
+            ("sip:example.org", false),
+        ] {
+            let uri = Uri::parse(uri.as_bytes()).unwrap();
+            assert_eq!(rules.names_help(&uri), is_help, "{uri:?}");
+            let number = number_of(&uri);
+            assert_eq!(number.is_some_and(|of| rules.is_emergency(&of)), is_help);
+        }
+        let behind_nine = Uri::parse(b"sip:9112@example.org").unwrap();
+        assert!(!rules.names_help(&behind_nine));
+        rules.rewrites.push(rule);
+        assert!(rules.names_help(&behind_nine));
     }
 
     #[test]

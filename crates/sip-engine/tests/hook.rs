@@ -775,6 +775,58 @@ fn no_more_wait_than_may() {
 }
 
 #[test]
+fn a_call_for_help_goes_on_where_the_hook_fails_and_nothing_else_does() {
+    let settings = |peer_may_relay| {
+        let mut settings = secured(peer_may_relay);
+        settings.numbers.emergency = vec!["112".into()];
+        let group = &mut settings.routes.groups[0];
+        (group.strip, group.prepend) = (0, "".into());
+        settings.routes.prefixes.insert("1".into(), 0);
+        settings
+    };
+    let wait = |bed: &mut Bed, method: &str, uri: &str| {
+        bed.receive(&alice(UDP), &of(method, uri, UDP).text());
+        asked(bed).0
+    };
+    let nowhere = json!({"action": "route", "to": "inside"});
+    for uri in ["sip:112@example.org", "tel:112", "sip:1-1-2@example.org"] {
+        for failure in [Failure::Away, Failure::Unreachable, Failure::Full] {
+            let mut bed = with_bob(settings(true));
+            let park = wait(&mut bed, "INVITE", uri);
+            let copy = only(tell(&mut bed, park, Err(failure)));
+            assert_eq!(copy.to.remote.to_string(), GATEWAY, "{uri}");
+            assert_eq!(copy.uri(), format!("sip:112@{GATEWAY}"));
+            assert_eq!(bed.shard.counters().hook_undecided, 1);
+        }
+        let mut bed = with_bob(settings(true));
+        let park = wait(&mut bed, "INVITE", uri);
+        let copy = only(tell(&mut bed, park, answer(&nowhere)));
+        assert_eq!(copy.to.remote.to_string(), GATEWAY);
+        // What it does say is the operator's word.
+        let mut bed = with_bob(settings(true));
+        let park = wait(&mut bed, "INVITE", uri);
+        let rejected = tell(&mut bed, park, answer(&json!({"action": "reject"})));
+        assert_eq!(only(rejected).status(), 403);
+    }
+    for (is_peer, method, uri, status) in [
+        (true, "INVITE", "sip:1120@example.org", 503),
+        (true, "INVITE", "sip:112@203.0.113.77", 503),
+        (true, "REGISTER", "sip:112@example.org", 500),
+        // A stranger has a provider of his own.
+        (false, "INVITE", "sip:112@example.org", 503),
+    ] {
+        let mut settings = settings(is_peer);
+        if method == "REGISTER" {
+            settings.authenticate = None;
+        }
+        let mut bed = with_bob(settings);
+        let park = wait(&mut bed, method, uri);
+        let sent = tell(&mut bed, park, Err(Failure::Away));
+        assert_eq!(only(sent).status(), status, "{method} {uri}");
+    }
+}
+
+#[test]
 fn a_reload_takes_the_hook_away_from_whoever_waits() {
     let mut bed = with_bob(open());
     bed.receive(&alice(UDP), &of("INVITE", BOB, UDP).text());

@@ -8,7 +8,7 @@ use super::{NewBody, WhenGone};
 use crate::effect::ParkId;
 use crate::park::{Job, Parked};
 use crate::permit::Permit;
-use crate::proxy::context::{Key, Progress};
+use crate::proxy::context::{Candidate, Context, Key, Progress};
 use crate::proxy::egress::Egress;
 use crate::proxy::outcome::Outcome;
 use crate::{Now, Outputs, Shard};
@@ -115,6 +115,8 @@ impl Shard {
             None => sip_media::Shape::default(),
         };
         let target = usize::from(at);
+        let passes = |failure: &Failure| self.may_pass(&context, target, failure);
+        let passes = result.as_ref().is_err_and(passes);
         match context.candidates.get_mut(target) {
             Some(candidate) => candidate.progress = Progress::Trying,
             None => broken!("a target that waits for an engine is in its set"),
@@ -139,7 +141,7 @@ impl Shard {
                     }
                 }
             }
-            (Err(failure), Some(media)) => match self.may_pass(&failure) {
+            (Err(failure), Some(media)) => match passes {
                 true => {
                     self.counters.media_passed += 1;
                     media.set_target(at, None, shape, None);
@@ -161,8 +163,12 @@ impl Shard {
     }
 
     /// Whether what cannot have an engine is passed on as it came. What an engine has refused is
-    /// not: it would not be understood either.
-    pub(super) fn may_pass(&self, failure: &Failure) -> bool {
+    /// not: it would not be understood either. A call for help is: that it rings is much.
+    pub(super) fn may_pass(&self, context: &Context, target: usize, failure: &Failure) -> bool {
+        let candidate = context.candidates.get(target);
+        if candidate.is_some_and(Candidate::is_emergency) {
+            return true;
+        }
         let media = self.settings.media.as_ref();
         let passes = media.is_none_or(|media| media.when_gone == WhenGone::Pass);
         passes && !matches!(failure, Failure::Refused(_))

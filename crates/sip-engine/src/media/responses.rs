@@ -263,6 +263,8 @@ impl Shard {
         out: &mut Outputs,
     ) {
         let refused = || Failure::Refused("no session description".into());
+        let branch = context.branches.get(number);
+        let target = branch.map_or(usize::MAX, |branch| usize::from(branch.candidate));
         let text = result.and_then(|given| given.sdp.ok_or_else(refused));
         let changed = match text {
             Ok(text) => {
@@ -272,7 +274,7 @@ impl Shard {
                     Err(response) => Err((response, refused())),
                 }
             }
-            Err(failure) if self.may_pass(&failure) => {
+            Err(failure) if self.may_pass(context, target, &failure) => {
                 self.counters.media_passed += 1;
                 Ok((response, None))
             }

@@ -252,8 +252,7 @@ impl Context {
 
     /// Whether an emergency number is called.
     pub(crate) fn is_emergency(&self) -> bool {
-        let mut extras = self.candidates.iter().filter_map(|of| of.extra.as_ref());
-        extras.any(|extra| extra.is_emergency)
+        self.candidates.iter().any(Candidate::is_emergency)
     }
 
     /// Counts the memory of its messages, and of its record: to be called when one of them has

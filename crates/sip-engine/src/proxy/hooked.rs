@@ -59,7 +59,7 @@ impl Shard {
             permit,
             self.gateways.has_drained() && job.request.to_tag().is_none(),
         );
-        self.group_targets(now, &[group], number.as_deref(), how, found)
+        self.group_targets(now, &[group], (&uri, number.as_deref()), how, found)
     }
 
     /// Gives a request another Request-URI, where there is one, and takes what is left of its

@@ -15,6 +15,7 @@ use sip_msg::{Message, Method, Uri};
 use super::context::{Candidate, Context, TargetKind};
 use super::diverted::{times_diverted, write_diversion};
 use super::outcome::Outcome;
+use super::route::Routed;
 use super::targets::{Contacts, Targets};
 use crate::numbers::{Permission, number_of};
 use crate::people::{AliasTarget, LED_ON_MAX, Person, When};
@@ -112,6 +113,28 @@ impl Shard {
         self.lead_on(now, uri, &led, found)
     }
 
+    /// Whether a request is a call for help, which is led as one whatever its sender names beside
+    /// the number. Within a dialog the route set decides.
+    pub(crate) fn is_for_help(
+        &self,
+        now: Now,
+        permit: &Permit,
+        routed: &Routed,
+        request: &Message,
+    ) -> bool {
+        let is_led = |uri: Uri<'_>| {
+            self.settings.numbers.names_help(&uri)
+                && (uri.scheme == Scheme::Tel || self.own.is_own_uri(&uri))
+        };
+        permit.may_call_for_help()
+            && request.method() != Method::Register
+            && routed.uri(request).is_some_and(is_led)
+            && !self
+                .relay(now)
+                .chosen_by(permit, routed, request)
+                .is_dialog()
+    }
+
     /// A call for help: by its number alone, whatever hangs on that, so that no next hop reads
     /// another number in it, and nobody is refused for a `phone-context`.
     /// `None` where it is none, or is led as one by now.
@@ -138,14 +161,15 @@ impl Shard {
         };
         let host = uri.host_port;
         let domain = crate::aor::domain_of(&self.settings, host.host);
-        let at = match (domain.or(self.settings.domains.first()), host.port) {
-            (Some(domain), _) => domain.to_string(),
+        let text = match (domain.or(self.settings.domains.first()), host.port) {
+            (Some(domain), _) => format!("{scheme}:{number}@{domain}"),
+            (None, _) if uri.scheme == Scheme::Tel => format!("tel:{number}"),
             (None, port) => {
                 let port = port.map_or_else(String::new, |port| format!(":{port}"));
-                format!("{}{port}", String::from_utf8_lossy(host.host))
+                let host = String::from_utf8_lossy(host.host);
+                format!("{scheme}:{number}@{host}{port}")
             }
         };
-        let text = format!("{scheme}:{number}@{at}");
         let Some(bare) = Uri::parse(text.as_bytes()) else {
             return Some(Targets::Answer(Outcome::UnreadableUri));
         };

@@ -51,6 +51,7 @@ impl Shard {
             };
         }
         let flow = routed.grant.and_then(|token| token.flow().copied());
+        let is_help = self.is_for_help(now, permit, routed, request);
         let predetermined = if let Some(flow) = flow {
             Some(relay(TargetKind::Token(flow)))
         } else if routed.next_route.is_some() {
@@ -77,7 +78,8 @@ impl Shard {
         }
         // A hop that is drained begins nothing, and goes on with what has begun.
         let skips_drained = self.gateways.has_drained() && request.to_tag().is_none();
-        if self.has_people && (uri.scheme == Scheme::Tel || self.own.is_own_uri(&uri)) {
+        let is_led = self.has_people && (uri.scheme == Scheme::Tel || self.own.is_own_uri(&uri));
+        if is_led || is_help {
             return self.lead(now, request, &uri, permit, skips_drained, found);
         }
         if uri.scheme == Scheme::Tel {
@@ -156,7 +158,7 @@ impl Shard {
             let groups = settings.routes.for_domain(&domain, now.unix_ms);
             if !groups.is_empty() {
                 let how = (permit, skips_drained);
-                return Some(self.group_targets(now, &groups, None, how, found));
+                return Some(self.group_targets(now, &groups, (uri, None), how, found));
             }
         }
         let forwards = settings.forward.is_some();

@@ -70,16 +70,16 @@ impl Shard {
             return Targets::Answer(Outcome::NotRelayed);
         }
         let how = (permit, skips_drained);
-        self.group_targets(now, &groups, Some(&number), how, found)
+        self.group_targets(now, &groups, (uri, Some(&number)), how, found)
     }
 
     /// The gateways of these groups that may have this request, each group in the order of its
-    /// lots. Without a number the Request-URI stays.
+    /// lots. Without a number the Request-URI, which comes with it, stays.
     pub(super) fn group_targets(
         &mut self,
         now: Now,
         groups: &[usize],
-        number: Option<&str>,
+        called: (&Uri<'_>, Option<&str>),
         (permit, skips_drained): (&Permit, bool),
         found: &mut Vec<Candidate>,
     ) -> Targets {
@@ -88,26 +88,25 @@ impl Shard {
         let mut none = DRAINED;
         let mut refused = None;
         let mut ways: SmallVec<[NextGroup; 1]> = SmallVec::new();
+        let mut last: SmallVec<[NextGroup; 1]> = SmallVec::new();
         for at in groups {
             let Some(group) = settings.routes.groups.get(*at) else {
                 broken!("a table names groups that are there");
                 continue;
             };
-            if self.is_refused(now, group) {
+            let is_help = match self.may_go_by(permit, called, group) {
+                Ok(is_help) => is_help,
+                Err(outcome) => {
+                    refused = Some(outcome);
+                    continue;
+                }
+            };
+            let is_refused = self.is_refused(now, group);
+            if is_refused && !is_help {
                 none = TRUNK_REFUSED;
                 continue;
             }
-            if self.has_people
-                && let Some(number) = number
-            {
-                match self.judge_number(permit, number, group) {
-                    Ok(emergency) => is_emergency |= emergency,
-                    Err(outcome) => {
-                        refused = Some(outcome);
-                        continue;
-                    }
-                }
-            }
+            is_emergency |= is_help;
             let gateways = &self.gateways;
             let may_have = |of: &Gateway| !(skips_drained && gateways.is_drained(&of.next_hop));
             let hops = in_order(group, may_have, &mut self.dice);
@@ -115,14 +114,18 @@ impl Shard {
             if hops.is_empty() {
                 continue;
             }
+            // Its provider may take a call for help without a password, or take that by now.
+            let ways = if is_refused { &mut last } else { &mut ways };
             ways.push(NextGroup {
                 hops,
-                user: number.map(|number| written(number, group).into_bytes().into_boxed_slice()),
+                user: (called.1)
+                    .map(|number| written(number, group).into_bytes().into_boxed_slice()),
                 care: group.care.clone(),
                 trunk: group.trunk.clone(),
                 limit: (group.calls_max > 0).then(|| (Arc::clone(&group.name), group.calls_max)),
             });
         }
+        ways.append(&mut last);
         if ways.is_empty() {
             return refused.map_or(none, Targets::Answer);
         }
@@ -204,6 +207,24 @@ impl Shard {
         )
     }
 
+    /// Whether a request may go by a group, and whether it may because it is an emergency.
+    fn may_go_by(
+        &self,
+        permit: &Permit,
+        (_, number): (&Uri<'_>, Option<&str>),
+        group: &GatewayGroup,
+    ) -> Result<bool, Outcome> {
+        let is_led = matches!(permit, Permit::Emergency(_));
+        let Some(number) = number else {
+            return Ok(is_led);
+        };
+        if self.has_people {
+            return self.judge_number(permit, number, group);
+        }
+        let is_emergency = self.settings.numbers.is_emergency(number);
+        Ok(is_led || (is_emergency && permit.may_call_for_help()))
+    }
+
     /// Whether whoever has that permit may call a number over that group, and whether he may
     /// because it is an emergency. A provider has its own way to read what is dialled: that
     /// counts beside ours, and not how it wants to have it written.
@@ -248,11 +269,7 @@ impl Shard {
             return Ok(());
         };
         // Whoever calls for help is not told to wait.
-        if candidate
-            .extra
-            .as_ref()
-            .is_some_and(|extra| extra.is_emergency)
-        {
+        if candidate.is_emergency() {
             return Ok(());
         }
         let payer = candidate

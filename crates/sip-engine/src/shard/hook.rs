@@ -218,7 +218,9 @@ impl Shard {
     ) {
         self.counters.hook_undecided += 1;
         let hook = self.settings.hook.as_ref();
-        if hook.is_none_or(|hook| hook.on_failure == OnFailure::Continue) {
+        let goes_on = hook.is_none_or(|hook| hook.on_failure == OnFailure::Continue);
+        // Nobody bars a call for help by bringing the program down; what it says itself counts.
+        if goes_on || self.is_for_help(now, &permit, &job.routed, &job.request) {
             job.told = Some(Box::default());
             self.go_on(now, job, permit, out);
             return;

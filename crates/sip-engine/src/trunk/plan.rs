@@ -34,6 +34,8 @@ struct Known<'a> {
     egress: Option<&'a Egress>,
     /// Whether what the sender asserts of a caller counts.
     is_believed: bool,
+    /// Whether an emergency number is called.
+    is_for_help: bool,
     account: Account<'a>,
 }
 
@@ -88,6 +90,7 @@ impl Shard {
             again,
             egress: Some(egress),
             is_believed: context.chosen_by == ChosenBy::Peer,
+            is_for_help: context.candidates.get(at)?.is_emergency(),
             account: Account::of(context, at),
         };
         let came_from = context.legs.as_ref();
@@ -112,6 +115,7 @@ impl Shard {
             again: None,
             egress: None,
             is_believed: false,
+            is_for_help: false,
             account: Account::default(),
         };
         self.plan_within(now, known, &token)
@@ -246,7 +250,8 @@ impl Shard {
         let from = came_from.and_then(|from| self.mark_of_caller(from, request));
         let marks = Marks::of(to, from);
         let shared = &self.shared.gateways.trunks;
-        let is_answered_for = trunk.counts() && !shared.is_refused(&trunk.name, now.mono_ms);
+        let is_left_alone = !known.is_for_help && shared.is_refused(&trunk.name, now.mono_ms);
+        let is_answered_for = trunk.counts() && !is_left_alone;
         planned(copy, known, Some(trunk), marks, is_answered_for)
     }
 

@@ -331,6 +331,53 @@ fn a_call_that_no_engine_takes_is_refused_with_the_reason() {
 }
 
 #[test]
+fn a_call_for_help_needs_no_engine() {
+    let failures = || {
+        let words = Failure::Refused("Failed to parse SDP".into());
+        [Failure::Gone, Failure::Busy, words]
+    };
+    let help = with_sdp(&request("INVITE", HELP, UDP).text(), &sdp("alice"));
+    for failure in failures() {
+        let mut bed = with_help();
+        bed.receive(&alice(UDP), &help);
+        let offer = asked(&mut bed);
+        let copy = only(answer(&mut bed, offer, Err(failure)));
+        assert_eq!((copy.uri(), &*copy.to.remote.to_string()), (HELP, NEXT));
+        assert_says(&copy, &sdp("alice"));
+        assert_says(
+            &only(respond(&mut bed, &copy, 200, &sdp("help"))),
+            &sdp("help"),
+        );
+        assert_eq!(bed.shard.counters().media_passed, 1);
+    }
+    // Nor where one has been asked for the offer.
+    for failure in failures() {
+        let mut bed = with_help();
+        bed.receive(&alice(UDP), &help);
+        let offer = asked(&mut bed);
+        let copy = only(give(&mut bed, offer, &led("alice")));
+        assert!(respond(&mut bed, &copy, 200, &sdp("help")).is_empty());
+        let of_answer = asked(&mut bed);
+        let ok = only(answer(&mut bed, of_answer, Err(failure)));
+        assert_says(&ok, &sdp("help"));
+    }
+    // Other calls need one.
+    let mut bed = with_help();
+    bed.receive(&alice(UDP), &help.replace(":112@", ":1120@"));
+    let offer = asked(&mut bed);
+    assert_eq!(only(fail(&mut bed, offer)).status(), 503);
+}
+
+const HELP: &str = "sip:112@example.org";
+
+/// Engines without which no call is passed on, and an emergency number.
+fn with_help() -> Bed {
+    let mut settings = with_media(media(MediaUse::Always));
+    settings.numbers.emergency = vec!["112".into()];
+    Bed::new(settings)
+}
+
+#[test]
 fn a_call_that_was_passed_on_without_an_engine_stays_without_one() {
     let (mut bed, sent) = refused(WhenGone::Pass, Failure::Gone);
     let invite = only(sent);

@@ -212,6 +212,56 @@ fn a_number_is_judged_by_what_the_provider_reads_in_it() {
     }
 }
 
+const HELP: &str = "sip:112@example.org";
+
+/// The provider refuses the trunk's password; nothing is sent to it for a while.
+fn lock(house: &mut House) {
+    let first = the(house.call("alice", OUTSIDE), "INVITE");
+    let again = the(challenge(&mut house.bed, &first, 407, "n1"), "INVITE");
+    challenge(&mut house.bed, &again, 407, "n2");
+}
+
+#[test]
+fn help_is_called_over_a_trunk_whose_password_is_refused_and_its_challenge_answered() {
+    let mut house = house(book().permission("none", Permission::None), trunk());
+    lock(&mut house);
+    let sent = house.call("alice", OUTSIDE);
+    saw_status(&mut house, sent, 503, Reason::TrunkRefused);
+    let help = the(house.call("none", HELP), "INVITE");
+    assert_eq!(help.uri(), "sip:112@provider.example");
+    assert!(credentials(&help).is_none());
+    let again = the(challenge(&mut house.bed, &help, 407, "n3"), "INVITE");
+    assert!(credentials(&again).unwrap().contains("nonce=\"n3\""));
+    // It is refused still: that is no longer a pause for others, and the next is tried all the
+    // same.
+    let refused = challenge(&mut house.bed, &again, 407, "n4");
+    assert_eq!(statuses(&refused), [503]);
+    let help = the(house.call("none", HELP), "INVITE");
+    let again = the(challenge(&mut house.bed, &help, 407, "n5"), "INVITE");
+    // And taken: it is for others too.
+    answer(&mut house.bed, &again, 200);
+    assert_eq!(copy(&house.call("alice", OUTSIDE)).0, PROVIDER);
+}
+
+#[test]
+fn a_trunk_whose_password_is_refused_is_the_last_way_to_help() {
+    let mut house = house_with(book(), trunk(), |settings| {
+        settings.routes.groups.push(group("other", OTHER));
+        let way = |group, cost| Way {
+            group,
+            cost,
+            when: None,
+        };
+        let ways = vec![way(0, 1), way(1, 2)];
+        settings.routes.prefix_ways.insert("112".into(), ways);
+    });
+    assert_eq!(copy(&house.call("alice", HELP)).0, PROVIDER);
+    lock(&mut house);
+    let sent = house.call("alice", HELP);
+    assert_eq!(copy(&sent).0, OTHER);
+    assert_eq!(copy(&house.answer(&sent[0], 503)).0, PROVIDER);
+}
+
 #[test]
 fn a_trunk_has_no_more_calls_than_it_may_and_the_next_way_follows_where_it_is_refused() {
     let mut house = house_with(book(), trunk(), |settings| {

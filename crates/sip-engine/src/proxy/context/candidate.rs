@@ -142,6 +142,11 @@ impl Candidate {
         self.extra.get_or_insert_default()
     }
 
+    /// Whether it is an emergency number.
+    pub(crate) fn is_emergency(&self) -> bool {
+        self.extra.as_ref().is_some_and(|extra| extra.is_emergency)
+    }
+
     /// The Request-URI of its copies, where its kind does not say.
     pub(crate) fn own_uri(&self) -> Option<&[u8]> {
         self.extra.as_ref()?.uri.as_deref()
