@@ -211,11 +211,16 @@ impl Shard {
     fn may_go_by(
         &self,
         permit: &Permit,
-        (_, number): (&Uri<'_>, Option<&str>),
+        (uri, number): (&Uri<'_>, Option<&str>),
         group: &GatewayGroup,
     ) -> Result<bool, Outcome> {
         let is_led = matches!(permit, Permit::Emergency(_));
         let Some(number) = number else {
+            if self.has_people
+                && let Some(trunk) = &group.trunk
+            {
+                self.judge_unchanged(permit, uri, trunk)?;
+            }
             return Ok(is_led);
         };
         if self.has_people {
@@ -242,6 +247,20 @@ impl Shard {
             Some(e164) => self.judge(permit, rules.class(number, &e164)),
             None => Ok(is_emergency),
         }
+    }
+
+    /// The same of a Request-URI that leaves as it came, by what its provider reads in it;
+    /// [`Shard::may_leave`] has judged what we do.
+    fn judge_unchanged(
+        &self,
+        permit: &Permit,
+        uri: &Uri<'_>,
+        trunk: &Trunk,
+    ) -> Result<(), Outcome> {
+        let (rules, plan) = (&self.settings.numbers, &trunk.numbers.plan);
+        let readings = readings_of(uri);
+        let mut understood = readings.iter().filter_map(|of| plan.understood(of));
+        understood.try_for_each(|e164| self.judge(permit, rules.worst([&*e164])).map(drop))
     }
 
     /// Whether whoever has that permit may call numbers of that class; and whether he may because

@@ -212,6 +212,53 @@ fn a_number_is_judged_by_what_the_provider_reads_in_it() {
     }
 }
 
+#[test]
+fn a_number_at_the_providers_domain_is_judged_by_what_the_provider_reads_in_it() {
+    for (format, uri, refused) in [
+        (
+            NumberFormat::E164NoPlus,
+            "sip:5512345678@provider.example",
+            Some(Reason::NotPermitted),
+        ),
+        (
+            NumberFormat::E164NoPlus,
+            "sip:55-1234-5678;x=y@provider.example",
+            Some(Reason::NotPermitted),
+        ),
+        (
+            NumberFormat::E164NoPlus,
+            "sip:88216123@provider.example",
+            Some(Reason::NumberBlocked),
+        ),
+        (
+            NumberFormat::E164NoPlus,
+            "sip:4989555123@provider.example",
+            None,
+        ),
+        (NumberFormat::E164NoPlus, "sip:help@provider.example", None),
+        // They are a number of this country to who reads them so.
+        (NumberFormat::E164, "sip:5512345678@provider.example", None),
+    ] {
+        let mut trunk = trunk();
+        trunk.numbers.plan.format = format;
+        let book = book()
+            .permission("alice", Permission::National)
+            .alias("abroad", &[(uri, 1_000)]);
+        let mut house = house_with(book, trunk, |settings| {
+            let domains = &mut settings.routes.domains;
+            domains.insert("provider.example".into(), 0);
+            settings.numbers.blocked.push("+882".into());
+        });
+        for called in [uri, "sip:abroad@example.org"] {
+            let sent = house.call("alice", called);
+            match refused {
+                Some(reason) => saw_status(&mut house, sent, 403, reason),
+                None => assert_eq!(copy(&sent), (PROVIDER.to_owned(), uri.to_owned())),
+            }
+        }
+    }
+}
+
 const HELP: &str = "sip:112@example.org";
 
 /// The provider refuses the trunk's password; nothing is sent to it for a while.
