@@ -361,6 +361,64 @@ fn a_ring_by_a_provider_that_tells_nothing_ends() {
     assert_eq!(status(house.peer_calls(ALICE, "")), 482);
 }
 
+/// A call of somebody new from elsewhere; what becomes of it.
+fn of_another(house: &mut House, nth: usize) -> Sent {
+    let from = format!("sip:x{nth}@far.example");
+    let request = house.request("INVITE", &from, ALICE, UDP);
+    let mut sent = house.bed.receive(&flow(UDP, STRANGER), &request.text());
+    sent.retain(|sent| sent.status() != 100);
+    only(sent)
+}
+
+#[test]
+fn strangers_of_many_names_have_no_more_forwarded_at_a_time_than_may_be() {
+    let book = book()
+        .forwards("alice", |forwards| {
+            forwards.always = to("sip:+491701@example.org")
+        })
+        .forwards("bob", |forwards| {
+            forwards.always = to("sip:+491702@example.org")
+        });
+    let mut house = House::new(book);
+    let sent: Vec<Sent> = (0..100).map(|nth| of_another(&mut house, nth)).collect();
+    let (out, refused): (Vec<Sent>, Vec<Sent>) = sent.into_iter().partition(is_copy);
+    assert_eq!(out.len(), 32);
+    assert!(refused.iter().all(|sent| sent.status() == 486));
+    house.saw(Reason::UserCallsMax);
+    // It is her account, and no other's.
+    assert_eq!(copies(&house.stranger_calls(BOB, "")).len(), 1);
+    house.answer(&out[0], 200);
+    house.answer(&out[1], 404);
+    assert!((100..102).all(|nth| is_copy(&of_another(&mut house, nth))));
+    assert_eq!(of_another(&mut house, 102).status(), 486);
+}
+
+#[test]
+fn what_is_forwarded_is_no_faster_than_its_user_may_call() {
+    let forwards = |forwards: &mut Forwards| forwards.always = to("sip:+491701@example.org");
+    let mut house = House::with(book().forwards("alice", forwards), |settings| {
+        settings.rates.user.calls_per_s = 2;
+        settings.rates.burst_s = 5;
+    });
+    // Though each is answered.
+    for nth in 0..10 {
+        let sent = of_another(&mut house, nth);
+        assert!(is_copy(&sent), "{nth}");
+        house.answer(&sent, 200);
+    }
+    assert_eq!(of_another(&mut house, 10).status(), 486);
+    house.saw(Reason::RateLimited);
+    // It is one rate with that of her own calls.
+    let sent = house.call("alice", "sip:030123@example.org");
+    saw_status(&mut house, sent, 503, Reason::RateLimited);
+    assert_eq!(
+        copies(&house.call("carol", "sip:030123@example.org")).len(),
+        1
+    );
+    house.bed.wait(1_000);
+    assert!(is_copy(&of_another(&mut house, 11)));
+}
+
 #[test]
 fn a_forward_through_an_alias_a_rule_or_a_spelling_back_to_its_user_ends() {
     use sip_engine::numbers::Rewrite;

@@ -23,7 +23,9 @@ pub enum Owner<'n> {
     User(&'n [u8], &'n [u8]),
     /// A group of gateways, by its name.
     Group(&'n [u8]),
-    /// A user who forwards calls, by name and realm, and the caller.
+    /// A user who forwards calls, by name and realm, whoever calls.
+    Forwards(&'n [u8], &'n [u8]),
+    /// The same, and the caller.
     Forward(&'n [u8], &'n [u8], &'n [u8]),
 }
 
@@ -94,6 +96,10 @@ impl Concurrent {
                 hasher.write_u8(0);
                 write_user(&mut hasher, name, realm);
             }
+            Owner::Forwards(name, realm) => {
+                hasher.write_u8(3);
+                write_user(&mut hasher, name, realm);
+            }
             Owner::Forward(name, realm, caller) => {
                 hasher.write_u8(2);
                 write_user(&mut hasher, name, realm);
@@ -160,6 +166,7 @@ mod tests {
             Owner::User(b"alice", b"example.net"),
             Owner::User(b"alic", b"eexample.org"),
             Owner::Group(b"alice"),
+            Owner::Forwards(b"alice", b"example.org"),
             Owner::Forward(b"alice", b"example.org", b""),
         ];
         for other in others {

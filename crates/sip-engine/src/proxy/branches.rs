@@ -124,7 +124,7 @@ impl Shard {
         out: &mut Outputs,
     ) {
         if self.has_people
-            && let Err(outcome) = self.take_places(context, at)
+            && let Err(outcome) = self.take_places(now, context, at, out)
         {
             self.note_way(now, context, at, outcome.why(), out);
             match outcome == Outcome::GroupCallsMax && go_to_next_group(context, at) {

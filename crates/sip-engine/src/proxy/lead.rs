@@ -566,7 +566,7 @@ impl Shard {
         }
         match context.best.status {
             // The phones are not busy: they were not called.
-            486 if context.best.outcome == Some(Outcome::UserCallsMax) => false,
+            486 if context.best.outcome.is_some_and(Outcome::is_payers) => false,
             486 => self.divert(now, context, When::Busy, out),
             0 | 408 | 430 | 480 => self.divert(now, context, When::NoAnswer, out),
             _ => false,

@@ -29,6 +29,8 @@ pub(crate) enum Outcome {
     UserCallsMax,
     /// As many calls go over the group as may.
     GroupCallsMax,
+    /// Whoever forwards it has begun as many calls as he may in that time.
+    ForwardRate,
     /// It is forwarded to where its user may not call himself.
     ForwardRefused,
     /// Aliases and forwards lead in a circle, or too far.
@@ -109,6 +111,11 @@ impl Outcome {
         }
     }
 
+    /// Whether it is whoever pays who has no call left.
+    pub(crate) const fn is_payers(self) -> bool {
+        matches!(self, Self::UserCallsMax | Self::ForwardRate)
+    }
+
     /// The status.
     pub(crate) const fn status(self) -> u16 {
         match self {
@@ -121,7 +128,7 @@ impl Outcome {
             // RFC 3261 21.4.24: "The callee's end system was contacted successfully, but the callee is
             // currently not willing or able to take additional calls at this end system." Here it
             // is the caller who has no call left: 503 would keep his phone from us altogether.
-            Self::UserCallsMax => 486,
+            Self::UserCallsMax | Self::ForwardRate => 486,
             // RFC 3261 21.4.5: "The server has definitive information that the user does not exist at
             // the domain specified in the Request-URI." Nor does anybody where there is no domain.
             Self::NobodyThere
@@ -176,6 +183,7 @@ impl Outcome {
             Self::NumberBlocked => Reason::NumberBlocked,
             Self::UserCallsMax => Reason::UserCallsMax,
             Self::GroupCallsMax => Reason::GroupCallsMax,
+            Self::ForwardRate => Reason::RateLimited,
             Self::ForwardRefused => Reason::ForwardRefused,
             Self::LedInCircle => Reason::LedInCircle,
             Self::NotRegistered => Reason::NotRegistered,
@@ -208,7 +216,7 @@ impl Outcome {
             Self::NoRouteForNumber => "No Route For That Number",
             Self::NotPermitted => "Not Permitted To Call That",
             Self::NumberBlocked => "That Number Is Blocked",
-            Self::UserCallsMax => "Too Many Calls Of This User",
+            Self::UserCallsMax | Self::ForwardRate => "Too Many Calls Of This User",
             Self::GroupCallsMax => "All Lines Are Busy",
             Self::LedInCircle => "Forwarded In A Circle",
             Self::NoSuchServer => "No Such Server In DNS",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use invariant::broken;
 use sip_limit::concurrent::{Owner, Place};
 use sip_locate::Rank;
-use sip_msg::Uri;
+use sip_msg::{Message, Uri};
 use smallvec::SmallVec;
 
 use super::context::{Candidate, Context, TargetKind};
@@ -18,11 +18,13 @@ use crate::permit::Permit;
 use crate::random::Dice;
 use crate::routes::{Care, Gateway, GatewayGroup, NextHop};
 use crate::trunk::Trunk;
-use crate::{Now, Shard};
+use crate::{Now, Outputs, Shard};
 
 /// Calls of one caller that one user may forward at a time and that nobody has answered. Where
 /// they come back as calls of their own, without a word of it, this is where the circle ends.
 const FORWARDED_MAX: u32 = 8;
+/// The same of all callers: From is theirs to choose, and a stranger may have a thousand.
+const FORWARDED_OF_ALL_MAX: u32 = 32;
 /// Gateways of one group that one request may have.
 const GATEWAYS_MAX: usize = 32;
 
@@ -281,7 +283,13 @@ impl Shard {
 
     /// Takes the places that a target needs before it is tried: among the calls over its group,
     /// and among those of the user on whose account it is.
-    pub(super) fn take_places(&self, context: &mut Context, at: usize) -> Result<(), Outcome> {
+    pub(super) fn take_places(
+        &self,
+        now: Now,
+        context: &mut Context,
+        at: usize,
+        out: &mut Outputs,
+    ) -> Result<(), Outcome> {
         let rules = &self.settings.numbers;
         let is_counted = context.is_counted;
         let Some(candidate) = context.candidates.get_mut(at).filter(|_| is_counted) else {
@@ -304,15 +312,17 @@ impl Shard {
         }
         if let Some(payer) = &payer
             && !matches!(candidate.kind, TargetKind::Contact(_))
-            && candidate.extra().forward_place.is_none()
+            && candidate.extra().forward_places.is_none()
         {
             let request = context.request.as_deref();
-            let from = request.and_then(|request| request.from().ok()?.uri());
-            let caller: Vec<u8> = from.iter().flat_map(Uri::user_bytes).collect();
-            let owner = Owner::Forward(&payer.name, payer.realm.as_bytes(), &caller);
-            let place = self.shared.rates.calls().take(owner, FORWARDED_MAX);
-            let place = place.ok_or(Outcome::LedInCircle)?;
-            candidate.extra().forward_place = Some(Arc::new(place));
+            let places = self.places_of_forward(payer, request)?;
+            // As if he had made the call: what he may not spend, nobody spends for him.
+            let bytes = request.map_or(0, |request| request.bytes().len());
+            let flow = &context.sender.flow;
+            if self.is_forwarded_too_often(now, payer, bytes, flow, out) {
+                return Err(Outcome::ForwardRate);
+            }
+            candidate.extra().forward_places = Some(Arc::new(places));
         }
         let TargetKind::NextHops {
             beside: Some(beside),
@@ -330,6 +340,23 @@ impl Shard {
             candidate.extra().group_place = Some(Arc::new(place));
         }
         Ok(())
+    }
+
+    /// Places among the calls that a user forwards to the outside and that nobody has answered:
+    /// those of one caller, and those of all.
+    fn places_of_forward(
+        &self,
+        payer: &Person,
+        request: Option<&Message>,
+    ) -> Result<[Place; 2], Outcome> {
+        let from = request.and_then(|request| request.from().ok()?.uri());
+        let caller: Vec<u8> = from.iter().flat_map(Uri::user_bytes).collect();
+        let (name, realm) = (&*payer.name, payer.realm.as_bytes());
+        let calls = self.shared.rates.calls();
+        let of_one = calls.take(Owner::Forward(name, realm, &caller), FORWARDED_MAX);
+        let of_one = of_one.ok_or(Outcome::LedInCircle)?;
+        let of_all = calls.take(Owner::Forwards(name, realm), FORWARDED_OF_ALL_MAX);
+        Ok([of_one, of_all.ok_or(Outcome::UserCallsMax)?])
     }
 
     /// A place among the calls of a user who may have so many and no more.

@@ -175,7 +175,8 @@ reasons! {
     /// The number is one that nobody may call: `blocked` in `[numbers]`.
     NumberBlocked = "number_blocked", Users, Warn;
     /// The user has as many calls under way as he may have begun: `signet user set NAME
-    /// --calls-max N`, or `calls_max` in `[[user_group]]`.
+    /// --calls-max N`, or `calls_max` in `[[user_group]]`. Or 32 that he forwards to the outside
+    /// wait for an answer.
     UserCallsMax = "user_calls_max", Users, Warn;
     /// As many calls go over the group of gateways as may: `calls_max` in `[[gateway_group]]`.
     GroupCallsMax = "group_calls_max", Users, Warn;

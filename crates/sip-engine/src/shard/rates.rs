@@ -1,10 +1,11 @@
 //! How much those may begin who were let in.
 
 use sip_limit::{Allowance, Kind, Party, PartyKey};
-use sip_msg::{Message, Method};
+use sip_msg::{Flow, Message, Method};
 
 use crate::effect::{Effect, Limited};
 use crate::park::Job;
+use crate::people::Person;
 use crate::permit::{Permit, bare_name, is_within, listed};
 use crate::{Now, Outputs, Shard};
 
@@ -29,24 +30,53 @@ impl Shard {
         let Some((key, allowance)) = self.party(now, job, permit) else {
             return false;
         };
-        let kind = kind_of(&job.request);
-        let bytes = job.request.bytes().len();
+        let size = (kind_of(&job.request), job.request.bytes().len());
+        let name: &[u8] = match permit {
+            Permit::Authenticated(user) => user.user(),
+            _ => b"",
+        };
+        self.is_over(now, (key, &allowance), size, (&job.sender.flow, name), out)
+    }
+
+    /// Charges a call to the user who forwards it, as if he had begun it. Whether that is over his
+    /// rate: then it is not to be forwarded.
+    pub(crate) fn is_forwarded_too_often(
+        &self,
+        now: Now,
+        payer: &Person,
+        bytes: usize,
+        flow: &Flow,
+        out: &mut Outputs,
+    ) -> bool {
+        let allowance = &self.settings.rates.user;
+        if allowance.is_unlimited() {
+            return false;
+        }
+        let key = self.shared.rates.user(&payer.name, payer.realm.as_bytes());
+        let party = (key, allowance);
+        self.is_over(now, party, (Kind::Call, bytes), (flow, &payer.name), out)
+    }
+
+    fn is_over(
+        &self,
+        now: Now,
+        (key, allowance): (PartyKey, &Allowance),
+        (kind, bytes): (Kind, usize),
+        (flow, name): (&Flow, &[u8]),
+        out: &mut Outputs,
+    ) -> bool {
         let burst_s = self.settings.rates.burst_s;
         let rates = &self.shared.rates;
-        let charged = rates.charge(now.mono_ms, key, &allowance, burst_s, kind, bytes);
+        let charged = rates.charge(now.mono_ms, key, allowance, burst_s, kind, bytes);
         let Err(exceeded) = charged else {
             return false;
         };
         if exceeded.is_to_be_logged {
-            let name = match permit {
-                Permit::Authenticated(user) => shown(user.user()),
-                _ => Box::default(),
-            };
             out.effects.push(Effect::Limited {
-                flow: job.sender.flow,
+                flow: *flow,
                 what: Limited::Rate {
                     party: key.party(),
-                    name,
+                    name: shown(name),
                     rate: exceeded.rate,
                 },
             });

@@ -115,9 +115,9 @@ pub(crate) struct Extra {
     /// The places that it has taken among the calls of its group and of whoever pays.
     pub(crate) group_place: Option<Arc<concurrent::Place>>,
     pub(crate) payer_place: Option<Arc<concurrent::Place>>,
-    /// Its place among the calls of one caller that whoever pays forwards, and that nobody has
-    /// answered.
-    pub(crate) forward_place: Option<Arc<concurrent::Place>>,
+    /// Its places among the calls that whoever pays forwards, and that nobody has answered: of
+    /// one caller, and of all.
+    pub(crate) forward_places: Option<Arc<[concurrent::Place; 2]>>,
 }
 
 impl Candidate {
@@ -157,7 +157,7 @@ impl Candidate {
         let Some(extra) = &mut self.extra else {
             return Vec::new();
         };
-        extra.forward_place = None;
+        extra.forward_places = None;
         let places = [extra.group_place.take(), extra.payer_place.take()];
         places.into_iter().flatten().collect()
     }
