@@ -144,6 +144,26 @@ fn a_route_another_host_or_maddr_is_no_way_around() {
             );
         }
     }
+    // An emergency number is led by the operator, whatever its caller names beside it.
+    for (uri, more) in [
+        ("sip:112@example.org", "Route: <sip:203.0.113.77;lr>\r\n"),
+        (
+            "tel:112",
+            "Route: <sip:192.0.2.1;lr>, <sip:203.0.113.77;lr>\r\n",
+        ),
+        ("sip:112@example.org", "Route: <sip:203.0.113.77>\r\n"),
+        ("sip:112@example.org;maddr=203.0.113.77", ""),
+    ] {
+        for user in ["none", "premium"] {
+            let from = format!("sip:{user}@example.org");
+            let request = house.request("INVITE", &from, uri, UDP).with(more);
+            let (_, mut sent) = house.signed(&alice(UDP), user, request);
+            sent.retain(|sent| sent.status() != 100);
+            let led = (GATEWAY.to_owned(), format!("sip:112@{GATEWAY}"));
+            assert_eq!(copy(&sent), led, "{user} {uri} {more}");
+            assert!(lines_of(&sent[0], "Route").is_empty());
+        }
+    }
     // Nor is a name.
     let mut house = House::new(book_of_all());
     let request = house

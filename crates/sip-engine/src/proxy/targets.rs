@@ -51,8 +51,11 @@ impl Shard {
             };
         }
         let flow = routed.grant.and_then(|token| token.flow().copied());
+        // It is the operator's to lead, and nothing that hangs on it counts.
         let is_help = self.is_for_help(now, permit, routed, request);
-        let predetermined = if let Some(flow) = flow {
+        let predetermined = if is_help {
+            None
+        } else if let Some(flow) = flow {
             Some(relay(TargetKind::Token(flow)))
         } else if routed.next_route.is_some() {
             Some(relay(TargetKind::Routed))

@@ -366,7 +366,17 @@ impl Shard {
     }
 
     /// A request that passed the gate, and about which nobody is to be asked any more.
-    pub(crate) fn go_on(&mut self, now: Now, job: Job, permit: Permit, out: &mut Outputs) {
+    pub(crate) fn go_on(&mut self, now: Now, mut job: Job, permit: Permit, out: &mut Outputs) {
+        // A Route of its sender's would lead a call for help past whoever is to help.
+        let has_way = job.routed.next_route.is_some() || job.routed.grant.is_some();
+        if has_way
+            && self.is_for_help(now, &permit, &job.routed, &job.request)
+            && self.send_elsewhere(&mut job, None).is_err()
+        {
+            broken!("without its Routes a request is one still");
+            self.fail_job(now, job, Outcome::UnreadableUri, out);
+            return;
+        }
         self.note_request(now, &job);
         self.counters.calls += u64::from(begins_call(&job.request));
         if job.request.method() == Method::Bye {
