@@ -265,3 +265,30 @@ fn our_credentials_go_no_further_and_others_pass() {
     let open = permit(&world, &signed);
     assert_eq!(stripped(&world, &open, &message), [""; 0]);
 }
+
+#[test]
+fn the_document_of_the_hook_has_every_class_that_it_is_asked_about() {
+    // Nobody is asked about what is part of a dialog.
+    let seal = || Seal(());
+    let mut classes = [
+        Permit::Open(seal()),
+        Permit::Peer(seal()),
+        Permit::Inbound(seal()),
+        Permit::Directed(seal()),
+        Permit::Trunk(seal()),
+        Permit::Emergency(seal()),
+    ]
+    .map(|permit| permit.class())
+    .to_vec();
+    classes.sort_unstable();
+    classes.dedup();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/HOOK.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let row = text
+        .lines()
+        .find_map(|line| line.strip_prefix("| `class` |"));
+    let words = row.unwrap().split('`').skip(1).step_by(2);
+    let mut told: Vec<&str> = words.filter(|word| !word.starts_with('[')).collect();
+    told.sort_unstable();
+    assert_eq!(told, classes);
+}
