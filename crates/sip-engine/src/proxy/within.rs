@@ -228,7 +228,9 @@ impl Shard {
     ) -> bool {
         let caller = context.sender.flow.transport;
         let changes_scheme = caller.is_secure() != source.end().0.is_secure();
-        let is_on_path = self.settings.proxy.record_route || changes_scheme;
+        // The dialog of a trunk needs this server for all of its requests.
+        let marks = context.legs.as_ref().and_then(|legs| legs.caller_marks());
+        let is_on_path = self.settings.proxy.record_route || changes_scheme || marks.is_some();
         is_on_path && response.has(HeaderName::RecordRoute)
     }
 

@@ -483,9 +483,24 @@ fn a_dialog_by_a_trunk_stays_on_this_servers_path() {
     for settings in [open, trusting] {
         let mut settings = settings(UDP, trunk());
         settings.proxy.record_route = false;
+        settings.routes.groups[0].calls_max = 1;
         let mut bed = Bed::new(settings);
         let call = Call::new(&mut bed, UDP);
         assert_eq!(call.routes.len(), 1);
-        assert_eq!(cseq(&call.sent(&mut bed, "BYE", 8)), "32 BYE");
+        // So its end is seen here, and it has its place until then.
+        assert_eq!(bed.shard.open_call_records(), 1);
+        let mut second = invite(UDP);
+        second.call_id = "second".to_owned();
+        second.via.push('2');
+        let refused = bed.receive(&alice(UDP), &second.text());
+        assert!(statuses(&refused).contains(&503));
+        assert!(out(refused).is_empty());
+        let bye = call.sent(&mut bed, "BYE", 8);
+        assert_eq!(cseq(&bye), "32 BYE");
+        answer(&mut bed, &bye, 200);
+        assert_eq!(bed.shard.open_call_records(), 0);
+        second.call_id = "third".to_owned();
+        second.via.push('3');
+        the(bed.receive(&alice(UDP), &second.text()), "INVITE");
     }
 }
