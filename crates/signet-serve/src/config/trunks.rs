@@ -525,6 +525,11 @@ impl Config {
                     "trunk.{nth}: in this mode no challenge is answered and no caller is named; write mode = \"stateful\""
                 ));
             }
+            if !self.authentication.required {
+                warnings.push(format!(
+                    "trunk.{nth}: whoever reaches this server calls on this account, because authentication.required is false; write authentication.required = true"
+                ));
+            }
             let is_named = trunk.identity != TrunkIdentity::AsIs;
             if is_named && trunk.number.is_none() && trunk.numbers.is_empty() {
                 warnings.push(format!(
@@ -644,6 +649,20 @@ mod tests {
         ))
         .unwrap_err();
         assert!(error.contains("one of our own domains"), "{error}");
+    }
+
+    #[test]
+    fn an_account_that_anybody_calls_on_is_warned_of() {
+        let keys = "user = \"u\"\npassword_file = \"secret\"\nrealm = \"r\"\n";
+        for (required, count) in [(true, 0), (false, 1)] {
+            let config = parse(&format!(
+                "{GROUP}[[trunk]]\ngroup = \"p\"\n{keys}[authentication]\nrequired = {required}\n"
+            ));
+            let warnings = config.unwrap().warnings();
+            let told = "trunk.0: whoever reaches this server calls on this account";
+            let warned = warnings.iter().filter(|of| of.starts_with(told));
+            assert_eq!(warned.count(), count, "{warnings:?}");
+        }
     }
 
     #[test]
