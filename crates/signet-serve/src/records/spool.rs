@@ -1,19 +1,24 @@
 //! Records that wait in the data folder for a database that is away.
 //!
-//! What was read from the front stays in the file until all was: after a crash it is read
-//! again, and the table knows by the name of each record that it has it.
+//! What was read from the front stays in the file until all was, or its room is wanted: after a
+//! crash it is read again, and the table knows by the name of each record that it has it.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use super::beside;
 use super::file::open_at_end;
 
 /// Nobody but the server reads it.
 const MODE: u32 = 0o600;
 /// The most bytes that are read at once; no line has as many.
 const READ_MAX: usize = 256 * 1024;
+/// Where room could not be made, it is tried again when this part of the spool was sent since.
+const PARTS: u64 = 16;
+/// What follows the name of the file that is to take its place.
+const NEW: &str = ".new";
 
 /// A file of lines, read from its front and written at its end.
 pub(super) struct Spool {
@@ -23,28 +28,34 @@ pub(super) struct Spool {
     start: u64,
     len: u64,
     bytes_max: u64,
+    /// Whether the last line has no end: a crash has cut it. The disk may have no room for one
+    /// now, and a server starts on a full disk.
+    is_cut: bool,
+    /// Where the first line must stand that was not read before room is made again, where that
+    /// failed.
+    again_at: u64,
 }
 
 /// Lines from the front.
 pub(super) struct Front {
     pub(super) lines: Vec<String>,
-    /// Where those begin that follow.
-    next: u64,
+    /// Their bytes in the file.
+    bytes: u64,
 }
 
 impl Spool {
     pub(super) fn open(path: PathBuf, bytes_max: u64) -> io::Result<Self> {
-        let (mut file, mut len, is_cut) = open_at_end(&path, MODE)?;
-        if is_cut {
-            file.write_all(b"\n")?;
-            len += 1;
-        }
+        // A crash has left it half written; all of it is in the file.
+        let _ = std::fs::remove_file(beside(&path, NEW));
+        let (file, len, is_cut) = open_at_end(&path, MODE)?;
         Ok(Self {
             path,
             file,
             start: 0,
             len,
             bytes_max,
+            is_cut,
+            again_at: 0,
         })
     }
 
@@ -63,14 +74,24 @@ impl Spool {
 
     /// Puts lines at the end, each with its own; how many found no room.
     pub(super) fn append(&mut self, lines: &[String]) -> usize {
-        let mut room = self.bytes_max.saturating_sub(self.len);
+        let end = if self.is_cut { "\n" } else { "" };
+        let wanted = lines.iter().map(|line| line.len() as u64).sum::<u64>() + end.len() as u64;
+        if wanted > self.bytes_max.saturating_sub(self.len) {
+            // Where it fails there is as much room as before.
+            let _ = self.make_room();
+        }
+        let mut room = self.bytes_max.saturating_sub(self.len + end.len() as u64);
         let fit = lines.iter().take_while(|line| {
             let fits = line.len() as u64 <= room;
             room = room.saturating_sub(line.len() as u64);
             fits
         });
         let fit = fit.count();
-        let text: String = lines.iter().take(fit).map(String::as_str).collect();
+        if fit == 0 {
+            return lines.len();
+        }
+        let fitting = lines.iter().take(fit).map(String::as_str);
+        let text: String = std::iter::once(end).chain(fitting).collect();
         let written = self.file.write_all(text.as_bytes());
         if written.and_then(|()| self.file.sync_data()).is_err() {
             // A full disk: none of them, rather than a line that is cut.
@@ -78,36 +99,82 @@ impl Spool {
             return lines.len();
         }
         self.len += text.len() as u64;
+        self.is_cut = false;
         lines.len() - fit
     }
 
     /// The first lines, at most so many.
     pub(super) fn front(&self, max: usize) -> io::Result<Front> {
-        let bytes = usize::try_from(self.waiting_bytes()).unwrap_or(READ_MAX);
-        let mut read = vec![0; bytes.min(READ_MAX)];
+        let waiting = usize::try_from(self.waiting_bytes()).unwrap_or(READ_MAX);
+        let mut read = vec![0; waiting.min(READ_MAX)];
         self.file.read_exact_at(&mut read, self.start)?;
-        let mut next = self.start;
+        let mut bytes = 0;
         let mut lines = Vec::new();
         for line in read.split_inclusive(|byte| *byte == b'\n').take(max) {
-            if line.last() != Some(&b'\n') {
+            let is_whole = line.last() == Some(&b'\n');
+            let is_last = bytes + line.len() as u64 == self.waiting_bytes();
+            if !is_whole && !(self.is_cut && is_last) {
                 break;
             }
-            next += line.len() as u64;
-            lines.push(String::from_utf8_lossy(line).into_owned());
+            bytes += line.len() as u64;
+            let end = if is_whole { "" } else { "\n" };
+            lines.push(String::from_utf8_lossy(line).into_owned() + end);
         }
         if lines.is_empty() && !read.is_empty() {
             // A line that no record has: what cannot be read is passed over.
-            next += read.len() as u64;
+            bytes += read.len() as u64;
         }
-        Ok(Front { lines, next })
+        Ok(Front { lines, bytes })
     }
 
     /// These lines wait no more. The file is emptied when none does.
     pub(super) fn advance(&mut self, front: &Front) -> io::Result<()> {
-        self.start = front.next;
+        self.start += front.bytes;
         if self.is_empty() {
             self.file.set_len(0)?;
-            (self.start, self.len) = (0, 0);
+            (self.start, self.len, self.again_at) = (0, 0, 0);
+            self.is_cut = false;
+        }
+        Ok(())
+    }
+
+    /// Takes what was read out of the file, where that is half of it or more: so no byte is copied
+    /// but for one that was sent. The file is the old one, whole, until the disk has the new one, and
+    /// the directory is made to say which before anything is put at its end.
+    fn make_room(&mut self) -> io::Result<()> {
+        if self.start == 0 || self.start < self.len / 2 || self.start < self.again_at {
+            return Ok(());
+        }
+        self.again_at = self.start + self.bytes_max / PARTS;
+        let new = beside(&self.path, NEW);
+        let _ = std::fs::remove_file(&new);
+        let (mut file, ..) = open_at_end(&new, MODE)?;
+        let copied = self.copy_waiting(&mut file);
+        let renamed = copied
+            .and_then(|()| file.sync_all())
+            .and_then(|()| std::fs::rename(&new, &self.path));
+        if let Err(error) = renamed {
+            let _ = std::fs::remove_file(&new);
+            return Err(error);
+        }
+        self.file = file;
+        self.len = self.waiting_bytes();
+        (self.start, self.again_at) = (0, 0);
+        match self.path.parent() {
+            Some(folder) => File::open(folder)?.sync_all(),
+            None => Ok(()),
+        }
+    }
+
+    fn copy_waiting(&self, to: &mut File) -> io::Result<()> {
+        let mut read = vec![0; READ_MAX];
+        let mut at = self.start;
+        while at < self.len {
+            let left = usize::try_from(self.len - at).unwrap_or(READ_MAX);
+            let piece = read.get_mut(..left.min(READ_MAX)).unwrap_or_default();
+            self.file.read_exact_at(piece, at)?;
+            to.write_all(piece)?;
+            at += piece.len() as u64;
         }
         Ok(())
     }

@@ -319,9 +319,89 @@ fn lines_wait_in_the_spool_across_a_restart_and_no_more_than_there_is_room_for()
     assert_eq!(spool.append(&lines[..1]), 0);
     drop(spool);
 
-    std::fs::write(&path, "{1}\n{\"id").unwrap();
-    let spool = Spool::open(path, 900).unwrap();
+    // A crash has cut the last line. Its end is written with the next.
+    let cut = "{1}\n{\"id";
+    std::fs::write(&path, cut).unwrap();
+    let mut spool = Spool::open(path.clone(), 900).unwrap();
+    assert_eq!(read(&path), cut);
+    assert_eq!(spool.front(1).unwrap().lines, ["{1}\n"]);
     assert_eq!(spool.front(9).unwrap().lines, ["{1}\n", "{\"id\n"]);
+    assert_eq!(spool.append(&lines[..1]), 0);
+    let all = ["{1}\n", "{\"id\n", &lines[0]];
+    assert_eq!(spool.front(9).unwrap().lines, all);
+    assert_eq!(read(&path), all.concat());
+    // Or it is sent before that, and nothing is left of it.
+    std::fs::write(&path, cut).unwrap();
+    let mut spool = Spool::open(path.clone(), 900).unwrap();
+    let front = spool.front(9).unwrap();
+    spool.advance(&front).unwrap();
+    assert_eq!(spool.append(&lines[..1]), 0);
+    assert_eq!(read(&path), lines[0]);
+}
+
+#[test]
+fn a_spool_that_is_never_quite_empty_has_room_for_what_waits() {
+    let temp = TempDir::new("records-spool-room");
+    let path = temp.path().join("a.spool");
+    let line = |n: u32| format!("{{{n:06}}}\n");
+    let mut spool = Spool::open(path.clone(), 900).unwrap();
+    // Of a hundred lines that fit, one to three wait at any time.
+    assert_eq!(spool.append(&[line(0)]), 0);
+    let mut sent = Vec::new();
+    for n in (1..2_000).step_by(2) {
+        assert_eq!(spool.append(&[line(n), line(n + 1)]), 0, "{n}");
+        let front = spool.front(2).unwrap();
+        spool.advance(&front).unwrap();
+        sent.extend(front.lines);
+        assert_eq!(spool.waiting_bytes(), 9);
+    }
+    assert_eq!(sent, (0..2_000).map(line).collect::<Vec<_>>());
+    assert!(path.metadata().unwrap().len() <= 900);
+    let mode = path.metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let files = || std::fs::read_dir(temp.path()).unwrap().count();
+    assert_eq!(files(), 1);
+    // More than half waits: nothing is copied, and what does not fit is counted.
+    let many: Vec<String> = (0..150).map(line).collect();
+    let lost = spool.append(&many);
+    assert_eq!(lost, 51);
+    let front = spool.front(40).unwrap();
+    spool.advance(&front).unwrap();
+    assert_eq!(spool.append(&many), 150);
+    drop(spool);
+
+    // A crash amid that leaves the old file and a part of the new one.
+    std::fs::write(&path, "{1}\n{2}\n").unwrap();
+    std::fs::write(temp.path().join("a.spool.new"), "{2").unwrap();
+    let spool = Spool::open(path, 900).unwrap();
+    assert_eq!(spool.front(9).unwrap().lines, ["{1}\n", "{2}\n"]);
+    assert_eq!(files(), 1);
+}
+
+#[test]
+fn room_that_cannot_be_made_loses_nothing_that_waits() {
+    let temp = TempDir::new("records-spool-no-room");
+    let path = temp.path().join("a.spool");
+    let line = |n: u32| format!("{{{n:06}}}\n");
+    let mut spool = Spool::open(path.clone(), 900).unwrap();
+    let lines: Vec<String> = (0..100).map(line).collect();
+    assert_eq!(spool.append(&lines), 0);
+    let front = spool.front(90).unwrap();
+    spool.advance(&front).unwrap();
+    // What stands in the way of the new file.
+    let new = temp.path().join("a.spool.new");
+    std::fs::create_dir(&new).unwrap();
+    assert_eq!(spool.append(&[line(100)]), 1);
+    assert_eq!(spool.front(64).unwrap().lines, lines[90..]);
+    std::fs::remove_dir(&new).unwrap();
+    // It is tried again when more was sent.
+    assert_eq!(spool.append(&[line(100)]), 1);
+    let front = spool.front(7).unwrap();
+    spool.advance(&front).unwrap();
+    assert_eq!(spool.append(&[line(100)]), 0);
+    let left: Vec<String> = (97..101).map(line).collect();
+    assert_eq!(spool.front(64).unwrap().lines, left);
+    assert_eq!(read(&path), left.concat());
 }
 
 #[test]
