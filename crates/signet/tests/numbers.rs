@@ -432,8 +432,8 @@ fn provider_answers(provider: &UdpSocket) -> String {
     }
 }
 
-/// The password of a trunk is in a file of its own and not in the configuration that commands have
-/// read again.
+/// The password of a trunk is in a file of its own, which a reload reads again and no command about
+/// a user does: it may be wrong by then, or half edited.
 #[test]
 fn a_command_about_a_user_leaves_a_trunk_its_password() {
     let folder = TestDir::new("numbers-trunk");
@@ -441,8 +441,11 @@ fn a_command_about_a_user_leaves_a_trunk_its_password() {
     let provider = UdpSocket::bind("127.0.0.2:0").unwrap();
     provider.set_read_timeout(Some(PATIENCE)).unwrap();
     let file = folder.join("provider.password");
-    fs::write(&file, "swordfish\n").unwrap();
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let write = |password: &str, mode: u32| {
+        fs::write(&file, password).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    write("swordfish\n", 0o600);
     let port = provider.local_addr().unwrap().port();
     let server = serve(folder, port, "");
     drop(server);
@@ -458,10 +461,13 @@ fn a_command_about_a_user_leaves_a_trunk_its_password() {
     let _ = fs::remove_file(data.join("listeners.json"));
     let server = Serving::start(folder, &data, &["--config", text(&config)]);
     let mut alice = Phone::udp(server.at("udp"), "alice", DOMAIN);
-    for (shown, is_written_down) in [("+4930100", false), ("+4930333", true)] {
-        if is_written_down {
-            told(folder, &["user", "set", "alice", "--caller-id", "030-333"]);
-        }
+    for (caller_id, shown, password, mode) in [
+        ("-", "+4930100", "swordfish\n", 0o600),
+        ("030-333", "+4930333", "sword", 0o600),
+        ("030-444", "+4930444", "swordfish\n", 0o644),
+    ] {
+        write(password, mode);
+        told(folder, &["user", "set", "alice", "--caller-id", caller_id]);
         let call = alice.invite("030123");
         let invite = provider_answers(&provider);
         let caller = format!("P-Asserted-Identity: <sip:{shown}@provider.example>");

@@ -422,7 +422,20 @@ pub(super) fn forget(data: &DataDir, user: &str, realm: &str) -> Result<(), Erro
 
 /// Has a running server take the change over.
 fn tell(data: &DataDir) -> Result<(), Error> {
-    ask::ask_if_running::<()>(data.path(), "/people/read", &()).map(|_| ())
+    let told = ask::ask_if_running::<()>(data.path(), "/people/read", &());
+    told.map(|_| ()).map_err(|error| {
+        let remedy = match error.remedy() {
+            "" => "it does at the next such command, or at a reload: kill -HUP",
+            remedy => remedy,
+        };
+        Error::new(
+            format!(
+                "the change is made, and the running server may not go by it yet: {}",
+                error.what()
+            ),
+            remedy,
+        )
+    })
 }
 
 fn no_name(text: &str) -> Error {

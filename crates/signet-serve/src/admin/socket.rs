@@ -149,7 +149,7 @@ impl Admin {
         let (tell, told) = oneshot::channel();
         let busy = || {
             Refused::new(
-                "the change is made, and the running server has not taken it over yet",
+                "too many such commands wait, or what is written is slow to read",
                 "it does at the next such command, or at a reload: kill -HUP",
             )
         };

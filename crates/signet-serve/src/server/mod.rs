@@ -22,7 +22,7 @@ use crate::config::{Config, Domain, Log, Users};
 use crate::data_dir::{DataDir, DataLock};
 use crate::hook::HookDesk;
 use crate::metrics::{self, Sources};
-use crate::people::PeopleAsked;
+use crate::people::{Hosts, PeopleAsked};
 use crate::records::Recorder;
 use crate::setup::{self, PlannedListener};
 use crate::token_keys::{self, KeptKeys};
@@ -176,6 +176,8 @@ pub fn serve(source: Source) -> Result<(), Error> {
 struct Server {
     source: Source,
     config: Config,
+    /// What the workers go by.
+    settings: Arc<Settings>,
     data: DataDir,
     _lock: DataLock,
     domains: Vec<Domain>,
@@ -324,7 +326,8 @@ impl Server {
     /// can fail comes first; what is then changed cannot.
     fn take_over(&mut self, config: Config) -> Result<(), Error> {
         let domains = start::domains(&config, &self.data, &mut self.store)?;
-        let settings = self.settings(&config, &domains)?;
+        let (planned, bound) = (&self.planned, &self.bound);
+        let settings = start::settings(&config, &domains, planned, bound, &mut self.store)?;
         let mut planned = self.planned.clone();
         for (listener, given) in planned.iter_mut().zip(&config.listen) {
             listener.security = given.security.clone();
@@ -349,7 +352,7 @@ impl Server {
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = Arc::new(setup::peer_names(&config));
         self.tracer.take_over(traced);
-        self.control.reload(Arc::new(settings));
+        self.go_by(settings);
         self.hook.forget();
         if let Some(first) = domains.first()
             && let Err(error) = self.data.keep_domain(first)
@@ -365,22 +368,25 @@ impl Server {
         Ok(())
     }
 
-    /// What the engine goes by under a configuration, at the listeners that there are.
-    fn settings(&mut self, config: &Config, domains: &[Domain]) -> Result<Settings, Error> {
-        let (planned, bound) = (&self.planned, &self.bound);
-        start::settings(config, domains, planned, bound, &mut self.store)
+    /// Has the workers go by these settings.
+    fn go_by(&mut self, settings: Settings) {
+        self.settings = Arc::new(settings);
+        self.control.reload(self.settings.clone());
     }
 
     /// Reads aliases, and what is written of users, again; the workers go by it when this returns.
+    /// All else stays as it is in force: a file that is wrong by now, such as a trunk's password,
+    /// is the next reload's affair.
     async fn read_people(&mut self) -> Result<(), Error> {
-        let (config, domains) = (self.config.clone(), self.domains.clone());
-        let settings = self.settings(&config, &domains)?;
-        self.control.reload(Arc::new(settings));
+        let mut settings = Settings::clone(&self.settings);
+        let hosts = Hosts::of(&self.config, &self.domains);
+        settings.people = Arc::new(self.store.people(&settings.numbers, hosts)?);
+        self.go_by(settings);
         let deadline = Instant::now() + PEOPLE_TAKEN_OVER;
         while !self.control.is_taken_over() {
             if Instant::now() > deadline {
                 return Err(Error::new(
-                    "the change is made, and not every worker of the running server goes by it yet",
+                    "not every worker has taken it over",
                     "look at `signet top` and the log: a worker is stuck or overloaded",
                 ));
             }

@@ -154,6 +154,7 @@ impl Server {
         Ok(Self {
             source,
             config,
+            settings,
             data,
             _lock: lock,
             domains,
