@@ -186,6 +186,64 @@ fn a_successor_does_not_get_the_phone_of_who_had_the_name_before() {
 }
 
 #[test]
+fn what_is_left_of_a_user_who_was_removed_in_part_is_removed_by_the_same_command() {
+    let folder = TestDir::new("admin-half-removed");
+    let server = serve(folder.path());
+    let at = server.at("udp");
+    let (mut alice, mut bob) = (
+        Phone::udp(at, "alice", DOMAIN),
+        Phone::udp(at, "bob", DOMAIN),
+    );
+    alice.register();
+    bob.register();
+    told(folder.path(), &["user", "set", "alice", "--calls-max", "1"]);
+    told(folder.path(), &["user", "set", "bob", "--calls-max", "1"]);
+    // A row that the server cannot read, so that it takes over nothing of what is written.
+    let database = folder.path().join("data/signet.db");
+    let database = rusqlite::Connection::open(database).unwrap();
+    let row = "INSERT INTO aliases VALUES ('example.com', 'a', 'sip:b@example.com', 'no number')";
+    database.execute(row, ()).unwrap();
+    let config = folder.path().join("signet.toml");
+    let refused = |user: &str| {
+        let words = ["user", "remove", user, "--config", text(&config)];
+        fail(&words, "")
+    };
+    let left = "and this may be left of him: what is written of him (the change is made, and the running server may not go by it yet: ";
+    let error = refused("alice");
+    let removed = format!("alice@{DOMAIN} is removed, {left}");
+    assert!(error.contains(&removed), "{error}");
+    let again = format!("then type again: signet user remove alice@{DOMAIN}");
+    assert!(error.contains(&again), "{error}");
+    let none = told(folder.path(), &["bindings", "alice"]);
+    assert!(none.contains("has no contacts"), "{none}");
+    let error = refused("alice");
+    let unknown = format!("there is no user alice@{DOMAIN}");
+    assert!(error.contains(&format!("{unknown}, {left}")), "{error}");
+    database.execute("DELETE FROM aliases", ()).unwrap();
+    let error = refused("alice");
+    assert!(
+        error.contains(&unknown) && !error.contains("left"),
+        "{error}"
+    );
+
+    // Whose name is another's but for its case has no right to what is written of that one.
+    let error = refused("BOB");
+    assert!(error.contains("there is no user BOB@"), "{error}");
+    let written = told(folder.path(), &["user", "show", "bob"]);
+    assert!(written.contains("calls-max"), "{written}");
+    // Who was removed by other means leaves as little.
+    database.execute("DELETE FROM subscribers", ()).unwrap();
+    let removed = told(folder.path(), &["user", "remove", "bob"]);
+    assert_eq!(
+        removed,
+        format!("removed what was left of bob@{DOMAIN} and 1 contact\n")
+    );
+    let rows = "SELECT count(*) FROM people";
+    let rows = database.query_row(rows, (), |row| row.get::<_, u32>(0));
+    assert_eq!(rows.unwrap(), 0);
+}
+
+#[test]
 fn a_call_is_listed_from_its_answer_to_its_end() {
     let folder = TestDir::new("admin-call");
     let server = serve(folder.path());

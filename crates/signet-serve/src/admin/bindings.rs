@@ -350,31 +350,17 @@ pub(super) fn end_of_user(
             realm: realm.to_owned(),
         },
     };
-    let told = ask_if_running::<Removed>(data.path(), "/users/removed", &wanted);
-    let removed = match told {
-        Ok(Some(removed)) => Ok(removed.contacts),
-        Ok(None) => remove_in_database(data, |aor, _| {
-            let aor = aor.strip_prefix(b"sip:").unwrap_or(aor);
-            let bare = aor.strip_prefix(user.as_bytes());
-            let domain = bare.and_then(|rest| rest.strip_prefix(b"@"));
-            domain.is_some_and(|domain| match is_one_realm {
-                true => !domain.contains(&b'@'),
-                false => domain == realm.as_bytes(),
-            })
-        }),
-        Err(error) => Err(error),
-    };
-    removed.map_err(|error| {
-        Error::new(
-            format!(
-                "{user}@{realm} is removed, and his contacts are not: {}",
-                error.what()
-            ),
-            format!(
-                "{}; then type: signet bindings remove {user}",
-                error.remedy()
-            ),
-        )
+    if let Some(removed) = ask_if_running::<Removed>(data.path(), "/users/removed", &wanted)? {
+        return Ok(removed.contacts);
+    }
+    remove_in_database(data, |aor, _| {
+        let aor = aor.strip_prefix(b"sip:").unwrap_or(aor);
+        let bare = aor.strip_prefix(user.as_bytes());
+        let domain = bare.and_then(|rest| rest.strip_prefix(b"@"));
+        domain.is_some_and(|domain| match is_one_realm {
+            true => !domain.contains(&b'@'),
+            false => domain == realm.as_bytes(),
+        })
     })
 }
 

@@ -83,14 +83,11 @@ impl Elsewhere {
         tell_forget(&self.data, &[subject])
     }
 
-    /// Removes a user; false where there was none.
+    /// Removes a user; false where there was none. A running server has still to be told, which
+    /// the end of his contacts does.
     pub(super) fn remove(&self, realm: &str, user: &str) -> Result<bool, Error> {
-        let subject = subject(realm, user);
-        let removed = self
-            .wait(self.store.remove(&subject))
-            .map_err(|error| store_error(&error))?;
-        tell_forget(&self.data, &[subject])?;
-        Ok(removed)
+        self.wait(self.store.remove(&subject(realm, user)))
+            .map_err(|error| store_error(&error))
     }
 
     /// Gives every user to `each`, in the order of realms and names.

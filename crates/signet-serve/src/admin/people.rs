@@ -411,13 +411,20 @@ pub(super) async fn read_again(
 }
 
 /// Forgets what was written of a user who is removed: whoever gets the name after him does not
-/// get his calls, and may not call as far.
-pub(super) fn forget(data: &DataDir, user: &str, realm: &str) -> Result<(), Error> {
-    let was_there = Database::open(&data.database())?.remove_person(realm, user)?;
-    match was_there {
-        true => tell(data),
-        false => Ok(()),
+/// get his calls, and may not call as far. Whether there was anything. A running server is told
+/// then; where the user himself was not there any more, in any case: who removed him may have come
+/// no further.
+pub(super) fn forget(
+    data: &DataDir,
+    user: &str,
+    realm: &str,
+    user_was_there: bool,
+) -> Result<bool, Error> {
+    let was_written = Database::open(&data.database())?.remove_person(realm, user)?;
+    if was_written || !user_was_there {
+        tell(data)?;
     }
+    Ok(was_written)
 }
 
 /// Has a running server take the change over.

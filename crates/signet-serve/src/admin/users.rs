@@ -149,16 +149,48 @@ impl Users {
             },
             Kept::Elsewhere(store) => store.remove(&realm.0, &user)?,
         };
-        if !is_removed {
-            return Err(unknown(&user, &realm));
-        }
-        people::forget(&self.data, &user, &realm.0)?;
+        // Whatever of the rest fails, its other half is done; the command, typed again, completes it.
         let is_one_realm = self.realm.is_some();
-        match bindings::end_of_user(&self.data, &user, &realm.0, is_one_realm)? {
-            0 => say(&format!("removed {user}@{realm}\n")),
-            1 => say(&format!("removed {user}@{realm} and 1 contact\n")),
-            count => say(&format!("removed {user}@{realm} and {count} contacts\n")),
+        let contacts = bindings::end_of_user(&self.data, &user, &realm.0, is_one_realm);
+        let forgotten = self.forget(&user, &realm, is_removed);
+        match (contacts, forgotten) {
+            (Ok(0), Ok(false)) if !is_removed => Err(unknown(&user, &realm)),
+            (Ok(contacts), Ok(_)) => {
+                let of_whom = match is_removed {
+                    true => "",
+                    false => "what was left of ",
+                };
+                let and_contacts = match contacts {
+                    0 => String::new(),
+                    1 => " and 1 contact".to_owned(),
+                    count => format!(" and {count} contacts"),
+                };
+                say(&format!("removed {of_whom}{user}@{realm}{and_contacts}\n"))
+            }
+            (contacts, forgotten) => {
+                let told = match is_removed {
+                    true => format!("{user}@{realm} is removed"),
+                    false => format!("there is no user {user}@{realm}"),
+                };
+                let left = [
+                    ("his contacts", contacts.err()),
+                    ("what is written of him", forgotten.err()),
+                ];
+                Err(may_be_left(&told, &format!("{user}@{realm}"), left))
+            }
         }
+    }
+
+    /// Forgets what is written of a user who is removed; whether there was anything.
+    fn forget(&self, user: &str, realm: &Domain, was_there: bool) -> Result<bool, Error> {
+        // It is found whatever the case of the name, so it may be somebody else's.
+        if !was_there
+            && let Some(row) = Database::open(&self.data.database())?.person(&realm.0, user)?
+            && self.knows(&row.user, realm)? != Some(false)
+        {
+            return Ok(false);
+        }
+        people::forget(&self.data, user, &realm.0, was_there)
     }
 
     /// Adds or changes users from a list in CSV, all or none.
@@ -275,6 +307,23 @@ pub(super) fn unknown(user: &str, realm: &Domain) -> Error {
     Error::new(
         format!("there is no user {user}@{realm}"),
         "signet user list shows all of them",
+    )
+}
+
+/// What may be left of a user who was to be removed, each with why, and what to do.
+fn may_be_left(told: &str, user: &str, left: [(&str, Option<Error>); 2]) -> Error {
+    let (mut parts, mut remedies) = (Vec::new(), Vec::new());
+    for (part, error) in left {
+        if let Some(error) = error {
+            parts.push(format!("{part} ({})", error.what()));
+            remedies.push(error.remedy().to_owned());
+        }
+    }
+    remedies.retain(|remedy| !remedy.is_empty());
+    remedies.push(format!("then type again: signet user remove {user}"));
+    Error::new(
+        format!("{told}, and this may be left of him: {}", parts.join("; ")),
+        remedies.join("; "),
     )
 }
 
