@@ -33,6 +33,7 @@ mod userdb;
 mod worker;
 
 pub use error::Error;
+pub use log::say_last;
 pub use server::{Overrides, Source, TraceOverrides, serve};
 
 /// Fills `bytes` with randomness from the kernel.

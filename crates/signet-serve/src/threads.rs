@@ -94,7 +94,7 @@ fn component(name: &str, is_first: bool) -> Option<Component> {
         "handshake" => Component::TlsHandshakes,
         "store" | "lookups" | "domains" => Component::Store,
         "dns" => Component::Resolver,
-        "trace" | "records" => Component::Administration,
+        "trace" | "records" | "log" => Component::Administration,
         _ if is_first => Component::Administration,
         _ => Component::Other,
     })
@@ -116,6 +116,7 @@ mod tests {
             ("dns", false, Some(Component::Resolver)),
             ("trace-sip", false, Some(Component::Administration)),
             ("records-table", false, Some(Component::Administration)),
+            ("log", false, Some(Component::Administration)),
             ("signet", true, Some(Component::Administration)),
             ("signet", false, Some(Component::Other)),
             ("jemalloc_bg_thd", false, Some(Component::Other)),

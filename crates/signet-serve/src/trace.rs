@@ -14,6 +14,7 @@ mod pcap;
 mod text;
 
 use std::cell::{Cell, RefCell};
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -228,10 +229,13 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 }
 
 fn print_all(inlet: &Inlet) {
+    let mut text = Vec::new();
     while let Some(seen) = inlet.next() {
-        let mut err = std::io::stderr().lock();
-        // A terminal that is gone is no reason to end.
-        let _ = write_text(&seen, inlet.left_out(), &mut err);
+        text.clear();
+        // Written at once, so that no line of the log stands amid it. A terminal that is gone is
+        // no reason to end.
+        let _ = write_text(&seen, inlet.left_out(), &mut text)
+            .and_then(|()| std::io::stderr().write_all(&text));
     }
 }
 

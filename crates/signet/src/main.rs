@@ -11,7 +11,6 @@ mod price;
 mod top;
 mod trace;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -44,7 +43,7 @@ fn main() -> ExitCode {
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "signet: {error}");
+            signet_serve::say_last(&error);
             ExitCode::FAILURE
         }
     }

@@ -45,6 +45,11 @@ pub(super) fn render(sources: &Sources) -> String {
     faults::faults(&mut page);
     records::records(&mut page, &sources.records);
     hook::hook(&mut page, sources.hook.as_ref());
+    page.counter(
+        "signet_log_lines_left_out_total",
+        "Lines of the log that are lost: whoever reads the standard error does not keep up.",
+        crate::log::left_out(),
+    );
 
     page.gauge(
         "signet_memory_held_bytes",

@@ -3,6 +3,8 @@
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
 
 use serde::Serialize;
 use sip_msg::Transport;
@@ -13,6 +15,8 @@ use crate::data_dir::DataDir;
 
 use super::{Server, Source};
 
+/// How long who reads the standard output is waited for, so that what follows comes behind it.
+const TOLD: Duration = Duration::from_secs(1);
 const FILE: &str = "listeners.json";
 
 #[derive(Serialize)]
@@ -56,12 +60,20 @@ pub(super) fn gone(data: &DataDir) {
     let _ = std::fs::remove_file(data.file(FILE));
 }
 
-/// Tells the operator what runs and what to type next.
+/// Tells the operator what runs and what to type next. By a thread of its own, because a pipe or
+/// terminal that nobody reads would keep the server from being reloaded and ended.
 pub(super) fn next_steps(server: &Server, metrics: Option<SocketAddr>) {
     let text = describe(server, metrics);
-    let mut out = io::stdout().lock();
-    let _ = out.write_all(text.as_bytes());
-    let _ = out.flush();
+    let (done, is_done) = sync_channel(1);
+    let thread = std::thread::Builder::new().name("announce".to_owned());
+    let started = thread.spawn(move || {
+        let mut out = io::stdout().lock();
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        let _ = done.send(());
+    });
+    if started.is_ok() {
+        let _ = is_done.recv_timeout(TOLD);
+    }
 }
 
 fn describe(server: &Server, metrics: Option<SocketAddr>) -> String {

@@ -127,7 +127,7 @@ impl Source {
 /// operator is to know at the start to the standard output.
 pub fn serve(source: Source) -> Result<(), Error> {
     let config = source.load()?;
-    crate::log::start(&config.log);
+    let _log = crate::log::start(&config.log)?;
     crate::log::end_on_panic();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

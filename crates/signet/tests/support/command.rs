@@ -59,7 +59,12 @@ impl Serving {
     /// `listeners.json` in `data`.
     pub fn start(folder: &Path, data: &Path, arguments: &[&str]) -> Self {
         let log = folder.join("serve.log");
-        let mut process = Running::start(signet(), &[&["serve"], arguments].concat(), &log);
+        let process = Running::start(signet(), &[&["serve"], arguments].concat(), &log);
+        Self::listening(process, data, log)
+    }
+
+    /// Waits for the `listeners.json` of a server that was started.
+    pub fn listening(mut process: Running, data: &Path, log: std::path::PathBuf) -> Self {
         let file = data.join("listeners.json");
         let until = Instant::now() + Duration::from_secs(30);
         while !file.exists() {
