@@ -34,13 +34,21 @@ pub(crate) struct KeptKeys {
 }
 
 impl KeptKeys {
-    /// Reads the ring, and makes a key where there is none or it is old.
+    /// Reads the ring, and makes a key where there is none or it is old. Where a ring is there and
+    /// another cannot be written, as on a full disk, it goes on: a restart finds it.
     pub(crate) fn open(data: &DataDir, lifetime_s: u64, now_s: u64) -> Result<Self, Error> {
         let mut epoch = [0; 4];
         crate::random_bytes(&mut epoch)?;
         let mut keys = read(data)?;
-        if renew(&mut keys, lifetime_s, now_s)? {
-            write(data, &keys)?;
+        let mut renewed = keys.clone();
+        if renew(&mut renewed, lifetime_s, now_s)? {
+            match write(data, &renewed) {
+                Ok(()) => keys = renewed,
+                Err(error) if keys.is_empty() => return Err(error),
+                Err(error) => tracing::warn!(
+                    "the keys that sign the routes of calls were not renewed; those of before go on: {error}"
+                ),
+            }
         }
         let (newest, older) = split(&keys)?;
         Ok(Self {
@@ -220,6 +228,36 @@ mod tests {
             keys.renew(LIFETIME_S, NOW_S + day * AGE_MAX_S).unwrap();
         }
         assert!(keys.keys.len() <= 4, "{}", keys.keys.len());
+    }
+
+    #[test]
+    fn a_ring_that_cannot_be_renewed_goes_on_and_no_key_signs_that_is_not_in_the_file() {
+        let temp = TempDir::new("token-keys-stuck");
+        let data = DataDir::open(temp.path()).unwrap();
+        let later_s = NOW_S + 2 * AGE_MAX_S;
+        // A folder by the name of what is written keeps the file from being replaced.
+        let keep = |is_kept: bool| {
+            let new = data.file(&format!("{FILE}.{}.new", std::process::id()));
+            match is_kept {
+                true => std::fs::create_dir(new).unwrap(),
+                false => std::fs::remove_dir(new).unwrap(),
+            }
+        };
+        keep(true);
+        assert!(KeptKeys::open(&data, LIFETIME_S, NOW_S).is_err());
+        keep(false);
+        let first = secrets(&KeptKeys::open(&data, LIFETIME_S, NOW_S).unwrap());
+        keep(true);
+        let mut keys = KeptKeys::open(&data, LIFETIME_S, later_s).unwrap();
+        assert_eq!(secrets(&keys), first);
+        assert!(keys.renew(LIFETIME_S, later_s).is_err());
+        assert_eq!(secrets(&keys), first);
+        keep(false);
+        keys.renew(LIFETIME_S, later_s).unwrap();
+        let renewed = secrets(&keys);
+        assert_eq!((renewed.len(), renewed[1]), (2, first[0]));
+        let read = KeptKeys::open(&data, LIFETIME_S, later_s).unwrap();
+        assert_eq!(secrets(&read), renewed);
     }
 
     #[test]

@@ -8,8 +8,8 @@ mod support;
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -25,10 +25,15 @@ use support::{
 /// How long anything may take on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 const DOMAIN: &str = "example.com";
+/// What the small disk takes at a time.
+const PAGE: usize = 4_096;
 
 /// A server without authentication, with what its records are to be.
 fn serve(folder: &Path, records: &str) -> Server {
-    let port = free_port();
+    serve_at(folder, free_port(), records)
+}
+
+fn serve_at(folder: &Path, port: u16, records: &str) -> Server {
     let config = format!(
         "version = 1\ndata = \"data\"\ndomains = [\"{DOMAIN}\"]\nworkers = 2\n\
          [[listen]]\non = \"udp:127.0.0.1:{port}\"\n\
@@ -471,11 +476,7 @@ fn a_full_disk_holds_up_no_call_and_its_records_follow() {
         wait_until("the first records", || {
             fs::read_to_string(&path).is_ok_and(|text| text.lines().count() == 10)
         });
-        let filler = disk.join("filler");
-        let mut size = 560_000;
-        while fs::write(&filler, vec![0; size]).is_err() {
-            size -= 4_096;
-        }
+        let filler = fill(&disk);
         // Calls are answered as before.
         refused_calls(server.udp, "alice", 400);
         wait_until("the log tells", || {
@@ -488,5 +489,74 @@ fn a_full_disk_holds_up_no_call_and_its_records_follow() {
         wait_until("the log tells", || log_has(&server, "written again"));
         end(server);
         assert_eq!(records(&path).len(), 410);
+    });
+}
+
+/// Fills the small disk to its last page; by what.
+fn fill(disk: &Path) -> PathBuf {
+    let filler = disk.join("filler");
+    let mut size = 560_000;
+    while fs::write(&filler, vec![0; size]).is_err() {
+        size -= PAGE;
+    }
+    filler
+}
+
+#[test]
+fn a_server_that_was_killed_starts_on_a_full_disk() {
+    let name = "a_server_that_was_killed_starts_on_a_full_disk";
+    with_small_disk(name, || {
+        let disk = small_disk();
+        let folder = TestDir::new("records-full-start");
+        let data = disk.join("data");
+        fs::DirBuilder::new().mode(0o700).create(&data).unwrap();
+        symlink(&data, folder.path().join("data")).unwrap();
+        let table = "[[records.table]]\nurl = \"postgresql://signet@127.0.0.1:9/sip\"\n";
+        let port = free_port();
+        let mut server = serve_at(folder.path(), port, table);
+        let listeners = data.join("listeners.json");
+        assert!(listeners.exists());
+        let spool = || {
+            let entries = fs::read_dir(&data).unwrap().map(|of| of.unwrap().path());
+            let is_spool = |path: &PathBuf| path.extension().is_some_and(|of| of == "spool");
+            entries.into_iter().find(is_spool)
+        };
+        refused_calls(server.udp, "alice", 1);
+        let spooled = || spool().and_then(|path| fs::read_to_string(path).ok());
+        wait_until("a record that waits", || {
+            spooled().is_some_and(|text| text.ends_with("}\n"))
+        });
+        server.process.signal("-KILL");
+        server.process.wait(PATIENCE).unwrap();
+        drop(server);
+
+        // Whatever a start would write is due: a key of two days ago is to be followed, and the
+        // last record is cut where the next byte needs another page.
+        let ring = data.join("tokens.keys");
+        let text = fs::read_to_string(&ring).unwrap();
+        let words: Vec<&str> = text.split(' ').collect();
+        let old_s = words[1].parse::<u64>().unwrap() - 2 * 86_400;
+        let old = format!("{} {old_s} {}", words[0], words[2]);
+        fs::write(&ring, &old).unwrap();
+        let mut cut = spooled().unwrap();
+        cut += &"x".repeat(PAGE - cut.len() % PAGE);
+        fs::write(spool().unwrap(), &cut).unwrap();
+        let filler = fill(&disk);
+
+        let server = serve_at(folder.path(), port, table);
+        refused_calls(server.udp, "alice", 1);
+        assert!(!listeners.exists(), "it names a process that is gone");
+        wait_until("the log tells", || {
+            log_has(&server, "is not told to programs") && log_has(&server, "were not renewed")
+        });
+        // There is a page of the file that was removed: another key may have taken it meanwhile.
+        assert!(fs::read_to_string(&ring).unwrap().ends_with(&old));
+        fs::remove_file(&filler).unwrap();
+        refused_calls(server.udp, "alice", 1);
+        wait_until("a record behind the cut one", || {
+            let text = spooled().unwrap();
+            text.starts_with(&format!("{cut}\n{{")) && text.ends_with("}\n")
+        });
+        end(server);
     });
 }

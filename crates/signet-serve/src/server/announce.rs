@@ -9,15 +9,14 @@ use std::time::Duration;
 use serde::Serialize;
 use sip_msg::Transport;
 
-use crate::Error;
 use crate::ca::machine_addresses;
 use crate::data_dir::DataDir;
 
 use super::{Server, Source};
 
+const FILE: &str = "listeners.json";
 /// How long who reads the standard output is waited for, so that what follows comes behind it.
 const TOLD: Duration = Duration::from_secs(1);
-const FILE: &str = "listeners.json";
 
 #[derive(Serialize)]
 struct Listeners<'s> {
@@ -33,8 +32,9 @@ struct ListenerAddress {
     address: SocketAddr,
 }
 
-/// Writes `listeners.json`: programs wait for it to learn the real ports.
-pub(super) fn listeners(server: &Server, metrics: Option<SocketAddr>) -> Result<(), Error> {
+/// Writes `listeners.json`: programs wait for it to learn the real ports. On a full disk there is
+/// none, rather than that of a server before, and phones are served all the same.
+pub(super) fn listeners(server: &Server, metrics: Option<SocketAddr>) {
     let listeners = Listeners {
         pid: std::process::id(),
         domains: server
@@ -52,7 +52,12 @@ pub(super) fn listeners(server: &Server, metrics: Option<SocketAddr>) -> Result<
     };
     let mut text = serde_json::to_string_pretty(&listeners).unwrap_or_default();
     text.push('\n');
-    server.data.write(FILE, text.as_bytes(), 0o644)
+    if let Err(error) = server.data.write(FILE, text.as_bytes(), 0o644) {
+        gone(&server.data);
+        tracing::warn!(
+            "where the server listens is not told to programs that wait for it: {error}"
+        );
+    }
 }
 
 /// Removes `listeners.json`: the server is gone.

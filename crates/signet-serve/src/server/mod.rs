@@ -153,7 +153,7 @@ pub fn serve(source: Source) -> Result<(), Error> {
         let _in_runtime = runtime.enter();
         admin::socket::open(admin::socket_path(server.data.path()))
     };
-    announce::listeners(&server, metrics_addr)?;
+    announce::listeners(&server, metrics_addr);
     announce::next_steps(&server, metrics_addr);
     runtime.block_on(async {
         if let Some(listener) = metrics {
