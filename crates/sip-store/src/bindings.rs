@@ -19,7 +19,8 @@ pub trait BindingStore {
     /// deletes those that have expired.
     fn delete_expired(&mut self, unix_ms: u64, rows_max: usize) -> Result<Swept, StoreError>;
 
-    /// Gives every binding that is alive to `each`; returns how many.
+    /// Gives every binding that is alive to `each`; returns how many. One that cannot be read is
+    /// passed over and told of: its phone registers again, and nobody else is held up by it.
     fn load(
         &mut self,
         unix_ms: u64,
@@ -43,6 +44,9 @@ pub struct Bindings {
     swept_to: Option<(Vec<u8>, Vec<u8>)>,
     flow: String,
 }
+
+/// Contacts that cannot be read, of which each has a line of log; all have one together.
+const UNREAD_NAMED_MAX: u64 = 16;
 
 /// Bytes stored as text, so that an operator can read them.
 struct Text<'a>(&'a [u8]);
@@ -125,7 +129,8 @@ impl BindingStore for Bindings {
             while let Some(row) = rows.next()? {
                 let at = (bytes(row, 0)?.to_vec(), bytes(row, 1)?.to_vec());
                 seen += 1;
-                if millis(row, 2)? <= unix_ms {
+                // One that cannot be read holds up nobody behind it.
+                if millis(row, 2).is_ok_and(|at_unix_ms| at_unix_ms <= unix_ms) {
                     expired.push(at.clone());
                 }
                 self.swept_to = Some(at);
@@ -156,18 +161,35 @@ impl BindingStore for Bindings {
         )?;
         let mut rows = statement.query((i64::try_from(unix_ms).unwrap_or(i64::MAX),))?;
         let mut node: Arc<str> = "".into();
-        let mut count = 0;
+        let (mut count, mut unread) = (0, 0);
         while let Some(row) = rows.next()? {
             let named = str::from_utf8(bytes(row, 12)?).unwrap_or("");
             if *node != *named {
                 node = named.into();
             }
-            each(BindingChange::Put {
-                aor: bytes(row, 0)?.into(),
-                key: bytes(row, 1)?.into(),
-                binding: Arc::new(read(row, node.clone())?),
-            });
-            count += 1;
+            let aor = bytes(row, 0)?;
+            match read(row, node.clone()) {
+                Ok(binding) => {
+                    each(BindingChange::Put {
+                        aor: aor.into(),
+                        key: bytes(row, 1)?.into(),
+                        binding: Arc::new(binding),
+                    });
+                    count += 1;
+                }
+                Err(error) => {
+                    unread += 1;
+                    if unread <= UNREAD_NAMED_MAX {
+                        tracing::warn!(
+                            "{}: a contact in the database is passed over until the phone registers again: {error}",
+                            aor.escape_ascii()
+                        );
+                    }
+                }
+            }
+        }
+        if unread > UNREAD_NAMED_MAX {
+            tracing::warn!("{unread} contacts in the database are passed over in all");
         }
         Ok(count)
     }

@@ -219,17 +219,41 @@ fn what_has_expired_is_not_loaded() {
 }
 
 #[test]
-fn a_damaged_row_is_an_error_and_no_panic() {
+fn a_row_that_cannot_be_read_holds_up_no_other() {
+    for damage in [
+        "q = 'x'",
+        "q = 65536",
+        "expires_unix_ms = 'x'",
+        "cseq = -1",
+        "reg_id = x'00'",
+        "since_unix_ms = 'x'",
+    ] {
+        let folder = Folder::new();
+        let mut store = folder.open().bindings().expect("opens");
+        let both = [
+            put("sip:a@h", "k", binding(1, 100)),
+            put("sip:b@h", "k", binding(1, 100)),
+        ];
+        store.save(&mut both.iter()).expect("saved");
+        let damaged = format!("UPDATE bindings SET {damage} WHERE aor = 'sip:a@h'");
+        let connection = &store.database().connection;
+        assert_eq!(connection.execute(&damaged, ()).expect("damaged"), 1);
+        assert_eq!(loaded(&mut store, 0), both[1..], "{damage}");
+        let swept = store.delete_expired(100, 9).expect("swept");
+        assert!(swept.is_round && swept.deleted >= 1, "{damage}");
+        // It is whole again with the next registration.
+        store.save(&mut both.iter()).expect("saved");
+        assert_eq!(loaded(&mut store, 0), both, "{damage}");
+    }
+}
+
+#[test]
+fn a_table_that_cannot_be_read_is_an_error() {
     let folder = Folder::new();
     let mut store = folder.open().bindings().expect("opens");
-    store
-        .save(&mut [put("a", "k", binding(1, 100))].iter())
-        .expect("saved");
-    store
-        .database()
-        .connection
-        .execute("UPDATE bindings SET cseq = -1", ())
-        .expect("damaged");
+    let connection = &store.database().connection;
+    let dropped = connection.execute("DROP TABLE bindings", ());
+    dropped.expect("dropped");
     assert!(store.load(0, &mut |_| ()).is_err());
 }
 
