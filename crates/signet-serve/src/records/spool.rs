@@ -113,7 +113,8 @@ impl Spool {
         for line in read.split_inclusive(|byte| *byte == b'\n').take(max) {
             let is_whole = line.last() == Some(&b'\n');
             let is_last = bytes + line.len() as u64 == self.waiting_bytes();
-            if !is_whole && !(self.is_cut && is_last) {
+            let is_over = is_whole || (self.is_cut && is_last);
+            if !is_over {
                 break;
             }
             bytes += line.len() as u64;
