@@ -30,6 +30,10 @@ use sip_media::bencode::{Writer, read};
 use sip_media::{Client, Place, SharedEngines};
 use sip_msg::{ConnId, Flow, HeaderName, Limits, ListenerId, Message, Transport};
 
+/// As in the server.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// Calls before it counts, and as many again in each of the turns.
 const CALLS: u64 = 10_000;
 const TURNS: usize = 5;
