@@ -1,5 +1,6 @@
 //! Chromium, a page that is a phone, and the server that it comes from.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,14 +14,27 @@ const PAGE: &str = include_str!("../browser/page.html");
 /// A browser takes its time on a machine under load.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// What the page told, line by line.
+/// What pages told, line by line.
 #[derive(Default)]
 pub struct Told {
     lines: Mutex<Vec<String>>,
+    /// How many lines each page has told.
+    counts: Mutex<HashMap<String, usize>>,
     more: Condvar,
 }
 
 impl Told {
+    /// Takes a line of a page, unless it has come before.
+    fn take(&self, page: &str, number: usize, line: String) {
+        let mut counts = self.counts.lock().unwrap();
+        let count = counts.entry(page.to_owned()).or_default();
+        if number == *count {
+            *count += 1;
+            self.lines.lock().unwrap().push(line);
+            self.more.notify_all();
+        }
+    }
+
     /// Waits until that line is there.
     pub fn wait_for(&self, line: &str) {
         let mut count = 0;
@@ -94,10 +108,11 @@ fn serve(stream: TcpStream, told: &Told) {
     if reader.read_exact(&mut body).is_err() {
         return;
     }
-    let answer = if request.starts_with("POST /told ") {
-        let mut lines = told.lines.lock().unwrap();
-        lines.push(String::from_utf8_lossy(&body).into_owned());
-        told.more.notify_all();
+    let place = request.strip_prefix("POST /told/");
+    let place = place.and_then(|place| place.split(' ').next()?.split_once('/'));
+    let answer = if let Some((page, number)) = place {
+        let line = String::from_utf8_lossy(&body).into_owned();
+        told.take(page, number.parse().unwrap(), line);
         ""
     } else if request.starts_with("GET /?") {
         PAGE
