@@ -25,6 +25,9 @@ const WRITTEN_MAX: Duration = Duration::from_secs(120);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// What it may write.
 const DATA_MAX: &str = "1G";
+/// How often perf is started where a process has gone meanwhile, and how it says that.
+const STARTS: u32 = 5;
+const GONE: &str = "No such process";
 /// How much of its complaint is told.
 const COMPLAINT_BYTES_MAX: usize = 600;
 /// How much of the stack is copied with a sample: what lies deeper has no callers.
@@ -149,6 +152,25 @@ impl Recording {
         if let Some(error) = refusal() {
             return Err(error);
         }
+        let mut left = STARTS;
+        loop {
+            // Children and threads come and go, and perf begins with none where one has gone.
+            let is_there = |pid: &u32| Path::new("/proc").join(pid.to_string()).exists();
+            let there: Vec<u32> = pids.iter().copied().filter(is_there).collect();
+            let looked_at = if there.is_empty() {
+                pids
+            } else {
+                there.as_slice()
+            };
+            left -= 1;
+            match Self::begin(program, looked_at, frequency_hz, walk) {
+                Err(error) if left > 0 && error.to_string().contains(GONE) => {}
+                begun => return begun,
+            }
+        }
+    }
+
+    fn begin(program: &Path, pids: &[u32], frequency_hz: u32, walk: Walk) -> Result<Self, Error> {
         let folder = Folder::new()?;
         let to_perf = folder.pipe("to")?;
         let from_perf = folder.pipe("from")?;
