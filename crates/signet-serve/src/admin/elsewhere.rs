@@ -74,13 +74,15 @@ impl Elsewhere {
         self.store.capabilities().tells_unknown_users
     }
 
-    /// Adds a user or gives him another password.
+    /// Adds a user or gives him another password. A running server is told even where the store
+    /// fails: its answer may have been lost after the change.
     pub(super) fn put(&self, realm: &str, user: &str, password: &str) -> Result<(), Error> {
         let set = Ha1Set::compute(user.as_bytes(), realm.as_bytes(), password.as_bytes());
         let subject = subject(realm, user);
-        self.wait(self.store.put(&subject, &set.into()))
-            .map_err(|error| store_error(&error))?;
-        tell_forget(&self.data, &[subject])
+        let put = self.wait(self.store.put(&subject, &set.into()));
+        let told = tell_forget(&self.data, &[subject]);
+        put.map_err(|error| store_error(&error))?;
+        told
     }
 
     /// Removes a user; false where there was none. A running server has still to be told, which
