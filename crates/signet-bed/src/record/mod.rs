@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::{Case, Load};
+use crate::profile::Source;
 
 pub use read::{is_record, read};
 
@@ -102,6 +103,16 @@ pub struct Repeat {
     /// CPU time in microseconds for each call, by process and component, where it was taken
     /// apart: `server/kernel`, `database/libc`.
     pub profile: BTreeMap<String, f64>,
+    /// Where that is from; `None` where it was not taken apart, and in records from before this
+    /// was kept.
+    pub profile_source: Option<Source>,
+    /// What speaks against it, and why it is not there where it was wanted.
+    pub profile_doubts: Vec<String>,
+    /// Of a peak: whose core was full. Where that is [`Bound::Load`], the server's own peak is
+    /// at least this rate; [`Repeat::doubts`] says so too.
+    pub bound: Option<Bound>,
+    /// Of a peak: the lowest rate above it that was tried.
+    pub not_held: Option<NotHeld>,
     /// Index in [`Record::calibrations`] of the loop before it.
     pub calibration_before: Option<usize>,
     /// And after it.
@@ -122,6 +133,28 @@ impl Repeat {
         let (late, overloaded) = (self.late.iter(), self.overloaded.iter());
         self.doubts.iter().chain(late).chain(overloaded)
     }
+}
+
+/// Whose core was full at a peak, or at the rate above it that was not held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    /// The server's.
+    Server,
+    /// That of the load, its called side and the database, and not the server's.
+    Load,
+    /// Neither: what bounds is a wait, as for a database at a distance, or is in the kernel.
+    Neither,
+}
+
+/// A rate above a peak, which was not held.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NotHeld {
+    /// What was asked for, a second.
+    pub per_s: f64,
+    /// What came of it, by the names of [`figure`].
+    pub figures: BTreeMap<String, f64>,
 }
 
 /// Two fixed loops on the server's core, as the machine ran them.
@@ -150,7 +183,7 @@ pub mod figure {
     pub const SERVER_CORES: &str = "server_cores";
     /// Cores that the database took.
     pub const DATABASE_CORES: &str = "database_cores";
-    /// Cores that the load took.
+    /// Cores that the load and its called side took.
     pub const LOAD_CORES: &str = "load_cores";
     /// The most memory of the server, shared pages in parts, in bytes.
     pub const SERVER_MEMORY_BYTES: &str = "server_memory_bytes";
@@ -208,4 +241,35 @@ pub mod figure {
         CONCURRENT_MAX,
         DATABASE_BITS_PER_S,
     ];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_older_records_do_not_have_is_not_known() {
+        let text = r#"{"at_unix_s": 7, "profile": {"server/kernel": 4.5}}"#;
+        let older: Repeat = serde_json::from_str(text).unwrap();
+        assert_eq!((older.profile_source, older.bound), (None, None));
+        assert!(older.profile_doubts.is_empty() && older.not_held.is_none());
+        assert_eq!(older.profile.get("server/kernel"), Some(&4.5));
+    }
+
+    #[test]
+    fn what_bounds_a_peak_and_where_parts_are_from_are_kept() {
+        let repeat = Repeat {
+            profile_source: Some(Source::Accounting),
+            profile_doubts: vec!["perf is not installed".to_owned()],
+            bound: Some(Bound::Load),
+            not_held: Some(NotHeld {
+                per_s: 110.0,
+                figures: [(figure::SERVER_CORES.to_owned(), 0.6)].into(),
+            }),
+            ..Repeat::default()
+        };
+        let text = serde_json::to_string(&repeat).unwrap();
+        assert!(text.contains(r#""bound":"load""#), "{text}");
+        assert_eq!(serde_json::from_str::<Repeat>(&text).unwrap(), repeat);
+    }
 }

@@ -82,15 +82,13 @@ pub(super) fn hold(
     let calls_per_s = repeat.figures.get(figure::RATE_PER_S).copied();
     if let (Some(profiling), Some(calls_per_s)) = (profiling, calls_per_s) {
         // A figure does not suffer where its parts are not known.
-        match profiling.end(calls_per_s) {
-            Ok((parts, doubts)) => {
-                repeat.profile = parts;
-                for doubt in doubts {
-                    say(&format!("profile: {doubt}"));
-                }
-            }
-            Err(why) => say(&format!("not taken apart: {why}")),
+        let apart = profiling.end(calls_per_s);
+        for doubt in &apart.doubts {
+            say(&format!("profile: {doubt}"));
         }
+        repeat.profile = apart.parts;
+        repeat.profile_source = apart.source;
+        repeat.profile_doubts = apart.doubts;
     }
     Ok(repeat)
 }
