@@ -273,7 +273,8 @@ pub struct Opened<'a> {
 }
 
 impl<'a> Opened<'a> {
-    /// The IP packet, as it was before it was protected.
+    /// The IP packet, as it was before it was protected; out of a tunnel with the congestion that
+    /// the outer one met.
     pub fn packet(&self) -> &[u8] {
         self.packet
     }
@@ -312,6 +313,7 @@ impl Inbound {
         let packet = packet
             .get_mut(..head.total_bytes)
             .ok_or(OpenError::Length)?;
+        let outer_class = ip::class_of(packet);
         let front = packet.get(head.bytes..).ok_or(OpenError::Length)?;
         let front = match self.engine {
             Engine::Esp(_) => front,
@@ -340,15 +342,18 @@ impl Inbound {
         if is_authenticated {
             self.window.accept(number.whole);
         }
-        // RFC 4303 2.6: "a receiver MUST be prepared to discard such packets".
-        if next == protocol::NOTHING {
+        // RFC 4303 2.6: "a receiver MUST be prepared to discard such packets". AH knows no dummies:
+        // there it is a packet of IPv6 that carries nothing.
+        if next == protocol::NOTHING && matches!(self.engine, Engine::Esp(_)) {
             return Err(OpenError::Dummy);
         }
         let packet = match self.association.mode {
             Mode::Tunnel(_) => {
                 let inner = packet.get_mut(payload).ok_or(OpenError::Length)?;
                 let bytes = ip::inner(inner, next).ok_or(OpenError::Inner)?;
-                inner.get_mut(..bytes).ok_or(OpenError::Inner)?
+                let inner = inner.get_mut(..bytes).ok_or(OpenError::Inner)?;
+                ip::tell_congestion(outer_class, inner);
+                inner
             }
             Mode::Transport => {
                 // The header moves to the payload, being the shorter of the two.

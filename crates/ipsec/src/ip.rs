@@ -11,6 +11,9 @@ pub(crate) const IPV6_BYTES: usize = 40;
 /// More extension headers, or longer ones, are not read.
 pub(crate) const EXTENSIONS_BYTES_MAX: usize = 512;
 const TTL: u8 = 64;
+/// The bits of a traffic class that tell of congestion (RFC 3168 5): all of them where it was met,
+/// none where the ends do not understand it.
+const ECN: u8 = 0b11;
 
 /// Protocol numbers.
 pub(crate) mod protocol {
@@ -252,13 +255,43 @@ pub(crate) fn outer_v6(from: Ipv6Addr, to: Ipv6Addr, next: u8, inner: &[u8]) -> 
 }
 
 /// DSCP and ECN of a packet.
-fn class_of(packet: &[u8]) -> u8 {
+pub(crate) fn class_of(packet: &[u8]) -> u8 {
     let first = packet.first().copied().unwrap_or(0);
     let second = packet.get(1).copied().unwrap_or(0);
     if first >> 4 == 6 {
         (first << 4) | (second >> 4)
     } else {
         second
+    }
+}
+
+/// Tells the ends of what a tunnel carried that the outer packet met congestion, where they
+/// understand it (RFC 4301 5.1.2.1: CE goes in where ECT is).
+pub(crate) fn tell_congestion(outer_class: u8, inner: &mut [u8]) {
+    let own = class_of(inner) & ECN;
+    if outer_class & ECN != ECN || own == 0 || own == ECN {
+        return;
+    }
+    let Some(word) = inner.first_chunk_mut::<2>() else {
+        return;
+    };
+    let before = u16::from_be_bytes(*word);
+    let is_v6 = before >> 12 == 6;
+    let after = before | u16::from(ECN) << if is_v6 { 4 } else { 0 };
+    *word = after.to_be_bytes();
+    if is_v6 {
+        return;
+    }
+    // The checksum is changed and not made anew: one that is wrong stays wrong (RFC 1624 3).
+    if let Some(sum) = inner
+        .get_mut(10..)
+        .and_then(|from| from.first_chunk_mut::<2>())
+    {
+        let was = u16::from_be_bytes(*sum);
+        let moved = u32::from(!was) + u32::from(!before) + u32::from(after);
+        let moved = (moved & 0xffff) + (moved >> 16);
+        let moved = (moved & 0xffff) + (moved >> 16);
+        *sum = (!(moved as u16)).to_be_bytes();
     }
 }
 

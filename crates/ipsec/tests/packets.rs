@@ -72,6 +72,79 @@ fn ah_does_not_mind_what_routers_change() {
     }
 }
 
+/// RFC 4303 2.6 has dummies; RFC 4302 has none.
+#[test]
+fn a_packet_that_carries_nothing_is_a_dummy_to_esp_alone() {
+    let is_transport = |case: &Case| case.association.mode == Mode::Transport;
+    for case in cases().filter(is_transport) {
+        let (mut sender, mut receiver) = case.pair();
+        let mut packet = packet_v6(0);
+        packet[6] = 59;
+        let mut sealed = Vec::new();
+        sender.seal(&packet, &mut sealed).unwrap();
+        match receiver.open(&mut sealed) {
+            Ok(opened) => {
+                assert!(case.is_ah(), "{case:?}");
+                assert_eq!(opened.packet(), packet, "{case:?}");
+            }
+            Err(error) => {
+                assert!(!case.is_ah(), "{case:?}: {error}");
+                assert_eq!(error, OpenError::Dummy, "{case:?}");
+            }
+        }
+    }
+}
+
+/// A packet of this class, with the checksum that belongs to it.
+fn of_class(mut packet: Vec<u8>, class: u8) -> Vec<u8> {
+    if packet[0] >> 4 == 6 {
+        packet[0] |= class >> 4;
+        packet[1] |= class << 4;
+        return packet;
+    }
+    packet[1] = class;
+    packet[10..12].fill(0);
+    let sum = !sum_of(&packet);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    packet
+}
+
+/// The sum over an IPv4 header: all ones where its checksum is right.
+fn sum_of(packet: &[u8]) -> u16 {
+    let words = packet[..20].chunks(2);
+    let sum: u32 = words
+        .map(|word| u32::from(word[0]) << 8 | u32::from(word[1]))
+        .sum();
+    ((sum >> 16) + (sum & 0xffff)) as u16
+}
+
+/// RFC 4301 5.1.2.1: those who understand congestion are told what the outer packet met.
+#[test]
+fn congestion_in_a_tunnel_is_told_to_those_who_understand_it() {
+    let is_tunnel = |case: &Case| case.association.mode != Mode::Transport;
+    for case in cases().filter(is_tunnel) {
+        let (mut sender, mut receiver) = case.pair();
+        let mut sealed = Vec::new();
+        for ecn in 0..=3 {
+            for packet in [packet_v4(20), packet_v6(20)] {
+                let class = 0xb8 | ecn;
+                let packet = of_class(packet, class);
+                sender.seal(&packet, &mut sealed).unwrap();
+                sealed[1] |= if sealed[0] >> 4 == 6 { 0x30 } else { 0x03 };
+                let opened = receiver.open(&mut sealed).unwrap();
+                let expected = if ecn == 0 { class } else { class | 3 };
+                let expected = of_class(packet, expected);
+                assert_eq!(opened.packet(), expected, "{case:?} {ecn}");
+                let is_v4 = expected[0] >> 4 == 4;
+                assert!(
+                    !is_v4 || sum_of(opened.packet()) == 0xffff,
+                    "{case:?} {ecn}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn a_replayed_and_a_too_old_packet_are_refused() {
     for case in cases().filter(Case::is_authenticated) {
