@@ -44,26 +44,68 @@ pub enum Use {
     Mac,
 }
 
-/// Nanoseconds by size: `a * size + b`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+/// Nanoseconds by size, of one way or of both together.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Price {
-    /// For each byte.
-    pub a_ns_per_byte: f64,
-    /// For each use, whatever its size.
-    pub b_ns: f64,
+    ways: Vec<Way>,
+}
+
+/// What one way takes: what was measured, from the smallest size on, and a line for the sizes
+/// beyond.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Way {
+    points: Vec<Point>,
+    line: Line,
 }
 
 impl Price {
-    /// For a size.
-    pub fn at(&self, size_bytes: u32) -> f64 {
-        (self.a_ns_per_byte * f64::from(size_bytes) + self.b_ns).max(0.0)
+    /// The same for every size.
+    pub fn flat(ns: f64) -> Self {
+        Self::line(0.0, ns)
     }
 
-    fn plus(self, other: Self) -> Self {
+    /// `a * size + b`, for every size.
+    pub fn line(a_ns_per_byte: f64, b_ns: f64) -> Self {
+        let line = Line {
+            a_ns_per_byte,
+            b_ns,
+        };
+        let points = Vec::new();
         Self {
-            a_ns_per_byte: self.a_ns_per_byte + other.a_ns_per_byte,
-            b_ns: self.b_ns + other.b_ns,
+            ways: vec![Way { points, line }],
         }
+    }
+
+    /// For a size: what was measured at that size, or what lies between the sizes next to it. The
+    /// line is for sizes that are smaller or larger than all that were measured: it misses a point
+    /// by as much as its error.
+    pub fn at(&self, size_bytes: u32) -> f64 {
+        let size_bytes = f64::from(size_bytes);
+        let ways = self.ways.iter().map(|way| way.at(size_bytes));
+        ways.sum::<f64>().max(0.0)
+    }
+
+    fn plus(&self, other: &Self) -> Self {
+        Self {
+            ways: [self.ways.as_slice(), &other.ways].concat(),
+        }
+    }
+}
+
+impl Way {
+    fn at(&self, size_bytes: f64) -> f64 {
+        let points = &self.points;
+        let smaller = points.iter().rfind(|point| point.size_bytes <= size_bytes);
+        let larger = points.iter().find(|point| point.size_bytes >= size_bytes);
+        let (Some(from), Some(to)) = (smaller, larger) else {
+            return self.line.a_ns_per_byte * size_bytes + self.line.b_ns;
+        };
+        let distance = to.size_bytes - from.size_bytes;
+        if distance <= 0.0 {
+            return from.median_ns;
+        }
+        let share = (size_bytes - from.size_bytes) / distance;
+        from.median_ns + share * (to.median_ns - from.median_ns)
     }
 }
 
@@ -151,7 +193,7 @@ impl Prices {
 
     /// The price of one use, by the algorithm's name in any case.
     pub fn of(&self, what: Use, name: &str) -> Option<Price> {
-        self.by_use.get(&(what, name.to_ascii_lowercase())).copied()
+        self.by_use.get(&(what, name.to_ascii_lowercase())).cloned()
     }
 
     /// These with one price more, or another: for tests and for what was measured elsewhere.
@@ -209,14 +251,14 @@ struct Item {
     line: Option<Line>,
 }
 
-#[derive(Clone, Copy, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 struct Point {
     size_bytes: f64,
     median_ns: f64,
 }
 
-#[derive(Clone, Copy, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 struct Line {
     a_ns_per_byte: f64,
@@ -251,28 +293,31 @@ fn used(name: &str, operation: &str) -> Option<(Use, String)> {
 }
 
 impl Item {
-    /// Its line, or what points make of one; `None` where nothing was measured.
+    /// Its points, and its line or what they make of one; `None` where nothing was measured.
     fn price(&self) -> Option<Price> {
-        let price = match (self.line, self.points.as_slice()) {
-            (Some(line), _) => Price {
-                a_ns_per_byte: line.a_ns_per_byte,
-                b_ns: line.b_ns,
-            },
-            (None, [one]) => Price {
+        let mut points = self.points.clone();
+        points.sort_by(|one, other| one.size_bytes.total_cmp(&other.size_bytes));
+        let line = match (self.line, points.as_slice()) {
+            (Some(line), _) => line,
+            (None, [one]) => Line {
                 a_ns_per_byte: 0.0,
                 b_ns: one.median_ns,
             },
             (None, [first, .., last]) if last.size_bytes > first.size_bytes => {
                 let a = (last.median_ns - first.median_ns) / (last.size_bytes - first.size_bytes);
-                Price {
+                Line {
                     a_ns_per_byte: a,
                     b_ns: first.median_ns - a * first.size_bytes,
                 }
             }
             _ => return None,
         };
-        let is_sound = price.a_ns_per_byte.is_finite() && price.b_ns.is_finite();
-        (is_sound && (price.a_ns_per_byte > 0.0 || price.b_ns > 0.0)).then_some(price)
+        let is_sound = line.a_ns_per_byte.is_finite() && line.b_ns.is_finite();
+        let costs = line.a_ns_per_byte > 0.0 || line.b_ns > 0.0;
+        let measured = points.iter().all(|point| point.median_ns > 0.0);
+        (is_sound && costs && measured).then(|| Price {
+            ways: vec![Way { points, line }],
+        })
     }
 }
 
@@ -318,7 +363,7 @@ fn by_use(items: &[Item]) -> BTreeMap<(Use, String), Price> {
         providers.sort_by_key(|(provider, _)| *provider != "aws-lc");
         let whole = providers
             .iter()
-            .find_map(|(_, ways)| Some(ways.to?.plus(ways.from?)));
+            .find_map(|(_, ways)| Some(ways.to.as_ref()?.plus(ways.from.as_ref()?)));
         if let Some(price) = whole {
             prices.insert(used, price);
         }
@@ -363,7 +408,7 @@ mod tests {
 
     fn item(name: &str, provider: &str, operation: &str, a: f64, b: f64) -> String {
         format!(
-            "{{\"name\":\"{name}\",\"provider\":\"{provider}\",\"operation\":\"{operation}\",\"points\":[{{\"size_bytes\":64,\"median_ns\":1.0}}],\"line\":{{\"a_ns_per_byte\":{a},\"b_ns\":{b},\"error\":0.01}}}}"
+            "{{\"name\":\"{name}\",\"provider\":\"{provider}\",\"operation\":\"{operation}\",\"points\":[],\"line\":{{\"a_ns_per_byte\":{a},\"b_ns\":{b},\"error\":0.01}}}}"
         )
     }
 
@@ -448,6 +493,49 @@ mod tests {
         assert!((of(two).unwrap().at(300) - 40.0).abs() < 1e-9);
         assert_eq!(of(""), None);
         assert_eq!(of("{\"size_bytes\":5,\"median_ns\":0.0}"), None);
+    }
+
+    #[test]
+    fn what_was_measured_is_its_own_price_and_the_line_is_for_what_is_beyond() {
+        let points = "{\"size_bytes\":300,\"median_ns\":400.0},{\"size_bytes\":100,\"median_ns\":90.0},{\"size_bytes\":700,\"median_ns\":560.0}";
+        let text =
+            format!("{{\"points\":[{points}],\"line\":{{\"a_ns_per_byte\":1.0,\"b_ns\":10.0}}}}");
+        let price = serde_json::from_str::<Item>(&text)
+            .unwrap()
+            .price()
+            .unwrap();
+        for (size_bytes, ns) in [
+            (99, 109.0),
+            (100, 90.0),
+            (200, 245.0),
+            (300, 400.0),
+            (500, 480.0),
+            (700, 560.0),
+            (701, 711.0),
+        ] {
+            assert!((price.at(size_bytes) - ns).abs() < 1e-9, "{size_bytes}");
+            let both = price.plus(&Price::flat(5.0)).at(size_bytes);
+            assert!((both - ns - 5.0).abs() < 1e-9, "{size_bytes}");
+        }
+    }
+
+    #[test]
+    fn a_shipped_price_is_what_was_measured_at_its_size() {
+        let record: Record = serde_json::from_str(SHIPPED).unwrap();
+        let prices = Prices::shipped();
+        let cipher = "chacha20-poly1305";
+        let ways = record.items.iter().filter(|item| {
+            item.name == format!("esp/transport/ipv4/{cipher}") && item.provider == "aws-lc"
+        });
+        let (mut measured_ns, mut count) = (0.0, 0);
+        for item in ways {
+            let point = item.points.iter().find(|point| point.size_bytes == 700.0);
+            measured_ns += point.unwrap().median_ns;
+            count += 1;
+        }
+        assert_eq!(count, 2, "there and back");
+        let price = prices.of(Use::Cipher, cipher).unwrap();
+        assert!((price.at(700) / measured_ns - 1.0).abs() < 1e-9);
     }
 
     #[test]

@@ -258,12 +258,9 @@ mod tests {
 
     #[test]
     fn the_papers_rows_stand_beside_todays() {
-        let price = Price {
-            a_ns_per_byte: 0.0,
-            b_ns: 4_480.0,
-        };
+        let price = Price::flat(4_480.0);
         let prices = Prices::shipped()
-            .with(Use::Cipher, "AES-128-CBC", price)
+            .with(Use::Cipher, "AES-128-CBC", price.clone())
             .with(Use::Accept, "X25519", price);
         let ratings = Ratings::new(&Levels::shipped(), &prices, 10_000_000_000);
         let of = |name: &str| {

@@ -16,10 +16,7 @@ fn owned(names: &[&str]) -> Vec<String> {
 }
 
 fn flat(ns: f64) -> Price {
-    Price {
-        a_ns_per_byte: 0.0,
-        b_ns: ns,
-    }
+    Price::flat(ns)
 }
 
 /// AES-128 is cheaper than AES-256, and that than ChaCha20; X25519 than P-256, P-384 dear.
