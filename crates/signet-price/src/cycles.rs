@@ -42,7 +42,14 @@ fn rate() -> Option<f64> {
 fn is_even() -> bool {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let flags = cpuinfo.lines().find(|line| line.starts_with("flags"));
-    flags.is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "constant_tsc"))
+    flags.is_some_and(goes_on)
+}
+
+/// By its flags: `constant_tsc` is one rate at any clock of the core, and `nonstop_tsc` says that
+/// it goes on in the deeper sleeps.
+fn goes_on(flags: &str) -> bool {
+    let has = |name: &str| flags.split_whitespace().any(|flag| flag == name);
+    has("constant_tsc") && has("nonstop_tsc")
 }
 
 /// What the counter says; `None` on processors without one.
@@ -57,6 +64,13 @@ fn now() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_counter_that_stops_in_a_sleep_is_not_used() {
+        assert!(goes_on("flags : tsc constant_tsc rep_good nonstop_tsc"));
+        assert!(!goes_on("flags : tsc constant_tsc rep_good"));
+        assert!(!goes_on("flags : tsc nonstop_tsc"));
+    }
 
     #[test]
     fn a_counter_that_is_used_has_a_rate() {

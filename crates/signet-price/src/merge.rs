@@ -188,6 +188,19 @@ mod tests {
     }
 
     #[test]
+    fn two_builds_of_one_version_are_refused() {
+        let built = |build: &str| PriceRecord {
+            versions: [("signet", "0.1.0"), ("signet build", build)]
+                .map(|(name, version)| (name.to_owned(), version.to_owned()))
+                .into(),
+            ..run("a", &[1.0])
+        };
+        assert!(merge(&[built("one"), built("one")]).is_ok());
+        let told = merge(&[built("one"), built("two")]).unwrap_err();
+        assert!(told.to_string().contains("one build"), "{told}");
+    }
+
+    #[test]
     fn runs_of_two_machines_are_refused() {
         let mut other = run("a", &[1.0]);
         "another".clone_into(&mut other.machine.cpu_model);

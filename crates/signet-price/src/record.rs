@@ -36,7 +36,8 @@ pub struct PriceRecord {
     pub ended_unix_s: u64,
     /// Where it ran; `network` and `pinned` as far as they apply.
     pub machine: Machine,
-    /// Libraries and programs, and their versions: `signet-price`, `aws-lc-rs`, `openssl`.
+    /// Libraries and programs, and their versions: `signet`, `aws-lc-rs`, `sha2`, `openssl speed`;
+    /// and `signet build`, which tells two builds of one version apart.
     pub versions: BTreeMap<String, String>,
     /// How time became cycles.
     pub clock: Clock,

@@ -5,6 +5,7 @@ mod packet;
 mod speed;
 mod subject;
 mod text;
+mod versions;
 mod work;
 
 use ipsec::primitive::Provider;
@@ -18,6 +19,7 @@ pub use choice::{Choice, SIZE_BYTES_MAX, SIZES_BYTES};
 pub use speed::check;
 pub(crate) use text::columns;
 pub use text::told;
+pub use versions::versions;
 
 /// The work of a choice, and what of it nobody here can do.
 ///
@@ -50,17 +52,6 @@ pub fn jobs(choice: &Choice) -> Result<(Vec<Job>, Vec<Missed>), Error> {
         ));
     }
     Ok((jobs, missed))
-}
-
-/// The versions of who does the work.
-pub fn versions() -> Vec<(String, String)> {
-    let mut versions = vec![("signet".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
-    versions.extend(Provider::ALL.iter().filter_map(|provider| {
-        let version = provider.version()?;
-        Some((provider.name().to_owned(), version.to_owned()))
-    }));
-    versions.extend(speed::version().map(|version| ("openssl speed".to_owned(), version)));
-    versions
 }
 
 fn provider_names() -> String {

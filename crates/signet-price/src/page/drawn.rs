@@ -66,6 +66,9 @@ pub(crate) fn figures(record: &PriceRecord, paper: &Paper) -> Vec<Figure> {
 }
 
 const FIT: &str = "a*size + b";
+/// Pieces of a straight line, which is none where the axis is logarithmic. So many places have
+/// no marks.
+const FIT_PIECES: u32 = 48;
 
 fn drawn(title: &str, unit: &str, lines: Vec<Line>) -> Figure {
     Figure {
@@ -104,18 +107,22 @@ fn ours(record: &PriceRecord, nth: usize, (title, name): (&str, &str)) -> Option
 fn fit(record: &PriceRecord, nth: usize, (title, name): (&str, &str)) -> Option<Line> {
     let item = standing(record, name)?;
     let line = item.line.filter(|_| record.clock.hz > 0.0)?;
-    let ends = [item.points.first()?, item.points.last()?];
+    let (first, last) = (item.points.first()?, item.points.last()?);
+    let from = first.size_bytes as f64;
+    let piece = (last.size_bytes as f64 - from) / f64::from(FIT_PIECES);
+    let places = (0..=FIT_PIECES).map(|nth| {
+        let size_bytes = from + piece * f64::from(nth);
+        Place {
+            x: size_bytes,
+            y: Datum::exact(line.at(size_bytes) * record.clock.hz / 1e9),
+        }
+    });
     Some(Line {
         name: format!("{title}, {FIT}"),
         colour: nth,
         nth: 3,
         is_hollow: true,
-        points: ends
-            .map(|point| Place {
-                x: point.size_bytes as f64,
-                y: Datum::exact(line.at(point.size_bytes as f64) * record.clock.hz / 1e9),
-            })
-            .into(),
+        points: places.collect(),
     })
 }
 
@@ -223,4 +230,47 @@ fn providers(record: &PriceRecord) -> Vec<String> {
         }
     }
     providers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Clock, Point};
+
+    #[test]
+    fn a_straight_line_goes_through_every_size_though_the_axis_is_logarithmic() {
+        let points: Vec<Point> = [64_u64, 300, 1_400]
+            .map(|size_bytes| Point {
+                size_bytes,
+                median_ns: 100.0 + 2.0 * size_bytes as f64,
+                ..Point::default()
+            })
+            .into();
+        let (title, name) = DRAWN[0];
+        let record = PriceRecord {
+            clock: Clock {
+                hz: 1e9,
+                ..Clock::default()
+            },
+            items: vec![Item {
+                name: name.to_owned(),
+                provider: "rustcrypto".to_owned(),
+                operation: "send".to_owned(),
+                line: crate::Line::through(&points),
+                points,
+                ..Item::default()
+            }],
+            ..PriceRecord::default()
+        };
+        let drawn = fit(&record, 0, (title, name)).unwrap();
+        assert!(drawn.points.len() > 40, "{}", drawn.points.len());
+        let (first, last) = (&drawn.points[0], &drawn.points[FIT_PIECES as usize]);
+        assert_eq!((first.x, last.x), (64.0, 1_400.0));
+        for place in &drawn.points {
+            let Datum::Known { value, .. } = place.y else {
+                panic!("{place:?}")
+            };
+            assert!((value - 100.0 - 2.0 * place.x).abs() < 1e-6, "{place:?}");
+        }
+    }
 }

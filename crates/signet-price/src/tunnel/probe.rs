@@ -10,8 +10,8 @@ use signet_bed::Error;
 
 /// Bytes of a message: those of a small packet of voice, or of an acknowledgement.
 pub const MESSAGE_BYTES: usize = 64;
-/// More round trips than this tell no more.
-const COUNT_MAX: usize = 20_000;
+/// The most round trips of which the times are kept: evenly over the whole of the time.
+const KEPT_MAX: usize = 20_000;
 /// A message that has not come back by then is lost.
 const LOST: Duration = Duration::from_millis(500);
 /// Before the next attempt to get through.
@@ -109,14 +109,14 @@ pub fn probe(
             Err(_) => std::thread::sleep(PAUSE),
         }
     };
-    let mut took_us = Vec::with_capacity(COUNT_MAX);
+    let mut kept = Kept::default();
     let mut lost = 0;
     let end = Instant::now() + duration;
     let mut number = 0;
-    while Instant::now() < end && took_us.len() < COUNT_MAX {
+    while Instant::now() < end {
         number += 1;
         match path.exchange(number) {
-            Ok(took) => took_us.push(took.as_secs_f64() * 1e6),
+            Ok(took) => kept.add(took.as_secs_f64() * 1e6),
             // A stream that is broken stays so; a datagram may be lost.
             Err(_) if carrier == Carrier::Udp => lost += 1,
             Err(error) => {
@@ -127,13 +127,45 @@ pub fn probe(
             }
         }
     }
-    took_us.sort_by(f64::total_cmp);
-    Ok(RoundTrips {
-        count: took_us.len() as u64,
-        lost,
-        p50_us: quantile(&took_us, 0.5),
-        p99_us: quantile(&took_us, 0.99),
-    })
+    Ok(kept.told(lost))
+}
+
+/// Times of round trips, thinned as there come to be many: every one, then every second, every
+/// fourth.
+#[derive(Default)]
+struct Kept {
+    count: u64,
+    /// How often the times were thinned.
+    halved: u32,
+    took_us: Vec<f64>,
+}
+
+impl Kept {
+    fn add(&mut self, us: f64) {
+        if self.count.is_multiple_of(1 << self.halved) {
+            if self.took_us.len() == KEPT_MAX {
+                // Those that stay are as far apart as those that come from now on.
+                let mut nth = 0;
+                self.took_us.retain(|_| {
+                    nth += 1;
+                    nth % 2 == 1
+                });
+                self.halved += 1;
+            }
+            self.took_us.push(us);
+        }
+        self.count += 1;
+    }
+
+    fn told(mut self, lost: u64) -> RoundTrips {
+        self.took_us.sort_by(f64::total_cmp);
+        RoundTrips {
+            count: self.count,
+            lost,
+            p50_us: quantile(&self.took_us, 0.5),
+            p99_us: quantile(&self.took_us, 0.99),
+        }
+    }
 }
 
 /// An open way to what sends back.
@@ -206,6 +238,24 @@ mod tests {
             assert!(found.count > 0, "{carrier:?}: {found:?}");
             assert!(found.p50_us <= found.p99_us, "{carrier:?}: {found:?}");
         }
+    }
+
+    #[test]
+    fn the_whole_of_a_long_time_counts() {
+        let mut kept = Kept::default();
+        // Slower and slower: what came first alone would be far too fast.
+        let count = 10 * KEPT_MAX as u64 + 17;
+        for nth in 0..count {
+            kept.add(nth as f64);
+        }
+        assert!(kept.took_us.len() <= KEPT_MAX);
+        let step = 1 << kept.halved;
+        let mut apart = kept.took_us.windows(2).map(|pair| pair[1] - pair[0]);
+        assert!(apart.all(|distance| distance == f64::from(step)));
+        let told = kept.told(3);
+        assert_eq!((told.count, told.lost), (count, 3));
+        let off = told.p50_us / (count as f64 * 0.5) - 1.0;
+        assert!(off.abs() < 0.01, "{told:?}");
     }
 
     #[test]

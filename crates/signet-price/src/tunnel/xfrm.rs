@@ -1,5 +1,7 @@
 //! ESP of the kernel in tunnel mode, by keys that the run sets: no key exchange is measured.
 
+use std::net::Ipv4Addr;
+
 use super::driver::{Counted, End, Place, Up};
 use super::kind::Esp;
 use super::link::{DEVICE, FAR, FAR_WITHIN, NEAR, NEAR_WITHIN, secret};
@@ -8,6 +10,10 @@ use super::link::{DEVICE, FAR, FAR_WITHIN, NEAR, NEAR_WITHIN, secret};
 const GCM_BYTES: usize = 20;
 const AES_BYTES: usize = 16;
 const SHA1_BYTES: usize = 20;
+
+/// Packets behind the newest that are taken once. Left out, the kernel refuses none that comes
+/// again, and no other tunnel here is without that.
+const REPLAY_WINDOW: u32 = 64;
 
 const REMEDY: &str =
     "take a kernel with CONFIG_INET_ESP, CONFIG_XFRM_USER and the algorithms (modprobe esp4)";
@@ -24,9 +30,7 @@ pub(super) fn make(place: &Place<'_>, esp: Esp) -> Result<Up, String> {
         for (source, destination, spi, key) in
             [(NEAR, FAR, "0x101", &there), (FAR, NEAR, "0x102", &back)]
         {
-            let state = format!(
-                "xfrm state add src {source} dst {destination} proto esp spi {spi} mode tunnel {key}"
-            );
+            let state = state((source, destination), spi, key);
             namespace.ip(&state).map_err(failed)?;
         }
         for (source, destination, from, to) in [
@@ -54,6 +58,14 @@ pub(super) fn make(place: &Place<'_>, esp: Esp) -> Result<Up, String> {
         place.namespace(end).ip(&route)?;
     }
     Ok(Up::within(Vec::new(), Counted::Nowhere))
+}
+
+/// The command for one way.
+fn state((source, destination): (Ipv4Addr, Ipv4Addr), spi: &str, key: &str) -> String {
+    format!(
+        "xfrm state add src {source} dst {destination} proto esp spi {spi} mode tunnel \
+         replay-window {REPLAY_WINDOW} {key}"
+    )
 }
 
 /// Algorithms and keys as `ip xfrm` takes them.
@@ -84,7 +96,8 @@ mod tests {
     #[test]
     fn no_key_is_told() {
         for esp in [Esp::Gcm, Esp::CbcSha1] {
-            let line = format!("xfrm state add spi 0x101 {}", keys(esp).unwrap());
+            let line = state((NEAR, FAR), "0x101", &keys(esp).unwrap());
+            assert!(line.contains(" replay-window 64 "), "{line}");
             let told = without_keys(&line);
             assert!(told.contains("KEY") && told.contains("0x101"), "{told}");
             assert_eq!(told.matches("0x").count(), 1, "{told}");
