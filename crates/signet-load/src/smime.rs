@@ -123,6 +123,7 @@ impl Smime {
             decrypts: own.into_iter().collect(),
             trust: Arc::new(trust),
             wants_signature: protection.signs(),
+            wants_signature_first: protection == Protection::EncryptThenSign,
             wants_encryption: protection.encrypts(),
             ..BodySecurity::default()
         };

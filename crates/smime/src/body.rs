@@ -8,7 +8,7 @@ use crate::certificate::{Certificate, Identity};
 use crate::content::Cipher;
 use crate::der::{Reader, SEQUENCE, context};
 use crate::error::{OpenError, SealError};
-use crate::mime::{Entity, MediaType, Transfer, canonical, two_parts};
+use crate::mime::{Entity, MediaType, Parts, Transfer, canonical, two_parts};
 use crate::signed::{MICALG, SignedData};
 use crate::trust::{Keyring, Trust};
 use crate::{enveloped, oid, signed};
@@ -125,6 +125,10 @@ pub struct BodySecurity {
     pub transfer: Transfer,
     /// Whether a body that comes must be signed.
     pub wants_signature: bool,
+    /// Whether what comes must be signed where it is encrypted too, as
+    /// [`Protection::EncryptThenSign`] does it: no key of ours is used for anything whose signer
+    /// is not known and believed.
+    pub wants_signature_first: bool,
     /// Whether a body that comes must be encrypted.
     pub wants_encryption: bool,
 }
@@ -268,16 +272,22 @@ impl BodySecurity {
             now_unix_s,
             signer: None,
             was_encrypted: false,
+            was_unauthenticated: false,
         };
         let transfer = Transfer::read(transfer_encoding)?;
         let (content_type, body) = opening.layer(content_type, transfer, body, LAYERS_MAX)?;
         let Opening {
             signer,
             was_encrypted,
+            was_unauthenticated,
             ..
         } = opening;
         if self.wants_signature && signer.is_none() {
-            return Err(OpenError::NotSigned);
+            // That a signature is missing would tell that all else came out well.
+            return Err(match was_unauthenticated {
+                true => OpenError::Undecipherable,
+                false => OpenError::NotSigned,
+            });
         }
         if self.wants_encryption && !was_encrypted {
             return Err(OpenError::NotEncrypted);
@@ -322,6 +332,8 @@ struct Opening<'a> {
     now_unix_s: u64,
     signer: Option<Certificate>,
     was_encrypted: bool,
+    /// Whether a layer was opened that anybody could have changed: one in CBC.
+    was_unauthenticated: bool,
 }
 
 impl Opening<'_> {
@@ -360,9 +372,13 @@ impl Opening<'_> {
                 content.to_vec()
             }
             oid::ENVELOPED_DATA | oid::AUTH_ENVELOPED_DATA => {
+                if self.security.wants_signature_first && self.signer.is_none() {
+                    return Err(OpenError::NotSigned);
+                }
                 let identities = self.security.decrypts.iter().map(Arc::as_ref);
                 let is_authenticated = kind == oid::AUTH_ENVELOPED_DATA;
                 self.was_encrypted = true;
+                self.was_unauthenticated |= !is_authenticated;
                 enveloped::open(content, is_authenticated, identities)?
             }
             _ => return Err(OpenError::Unsupported("this type of a CMS message")),
@@ -394,7 +410,16 @@ impl Opening<'_> {
         let boundary = media
             .param("boundary")
             .ok_or(OpenError::Mime("it names no boundary"))?;
-        let (first, second) = two_parts(body, boundary)?;
+        let Parts {
+            signed: first,
+            signature: second,
+            epilogue,
+        } = two_parts(body, boundary)?;
+        // Nobody signed it. In CBC it would be the place for blocks from elsewhere, of which the
+        // answer would tell whether they end in a padding.
+        if self.was_unauthenticated && !epilogue.trim_ascii().is_empty() {
+            return Err(OpenError::Mime("something follows the last part"));
+        }
         let signature = Entity::read(second)?;
         let kind = MediaType::new(signature.content_type());
         if !kind.is(SIGNATURE) && !kind.is("application/x-pkcs7-signature") {

@@ -32,6 +32,26 @@ mod usage {
     pub(super) const KEY_AGREEMENT: u8 = 0x08;
 }
 
+/// Why a certificate was not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unread {
+    /// It is none.
+    Malformed,
+    /// Its key is neither RSA nor on P-256.
+    OtherKey {
+        /// The issuer's name, as an element.
+        issuer: Vec<u8>,
+        /// The contents of the serial number.
+        serial: Vec<u8>,
+    },
+}
+
+impl From<Malformed> for Unread {
+    fn from(_: Malformed) -> Self {
+        Self::Malformed
+    }
+}
+
 /// A user's certificate, read as far as CMS needs it. That it was read says
 /// nothing about whether it is to be believed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +78,7 @@ impl Certificate {
     /// # Errors
     /// It is none, or its key is neither RSA nor on P-256.
     pub fn from_der(der: &[u8]) -> Result<Self, IdentityError> {
-        Self::read(der).map_err(|Malformed| {
+        Self::read(der).map_err(|_| {
             IdentityError::new(
                 "this is no certificate with an RSA or P-256 key",
                 "make one with such a key",
@@ -83,7 +103,7 @@ impl Certificate {
         found.iter().map(|der| Self::from_der(der)).collect()
     }
 
-    pub(crate) fn read(der: &[u8]) -> Result<Self, Malformed> {
+    pub(crate) fn read(der: &[u8]) -> Result<Self, Unread> {
         let mut outer = Reader::new(der);
         let mut tbs = outer.expect(SEQUENCE)?.inside().expect(SEQUENCE)?.inside();
         outer.end()?;
@@ -95,7 +115,9 @@ impl Certificate {
         tbs.expect(SEQUENCE)?;
         tbs.expect(SEQUENCE)?;
         let public_key = tbs.expect(SEQUENCE)?;
-        let kind = kind_of(public_key.inside())?;
+        let Some(kind) = kind_of(public_key.inside())? else {
+            return Err(Unread::OtherKey { issuer, serial });
+        };
         let mut this = Self {
             der: CertificateDer::from(der.to_vec()),
             issuer,
@@ -191,15 +213,15 @@ impl Certificate {
     }
 }
 
-/// The kind of a key, from SubjectPublicKeyInfo.
-fn kind_of(mut key: Reader<'_>) -> Result<KeyKind, Malformed> {
+/// The kind of a key, from SubjectPublicKeyInfo; `None` for one that is not known here.
+fn kind_of(mut key: Reader<'_>) -> Result<Option<KeyKind>, Malformed> {
     let (algorithm, mut parameters) = key.algorithm()?;
     key.expect(BIT_STRING)?;
-    match algorithm {
-        oid::RSA => Ok(KeyKind::Rsa),
-        oid::EC_PUBLIC_KEY if parameters.expect(OID)?.contents == oid::P256 => Ok(KeyKind::P256),
-        _ => Err(Malformed),
-    }
+    Ok(match algorithm {
+        oid::RSA => Some(KeyKind::Rsa),
+        oid::EC_PUBLIC_KEY if parameters.expect(OID)?.contents == oid::P256 => Some(KeyKind::P256),
+        _ => None,
+    })
 }
 
 /// `user@domain` of a SIP or SIPS URI, without escapes and with the domain in lower

@@ -41,7 +41,8 @@ pub enum OpenError {
     WrongSigner,
     /// No key of ours opens it.
     NotForUs,
-    /// Our key opened it, and what came out is nothing: damaged, or made up.
+    /// Our key opened it, and what came out is nothing: damaged, or made up. Also where a
+    /// signature is asked for and missing, and what was opened could have been changed.
     Undecipherable,
     /// It bears no signature, and one is asked for here.
     NotSigned,
@@ -60,8 +61,9 @@ impl OpenError {
 
     /// The status that refuses a request with such a body.
     ///
-    /// Nothing tells apart how decryption failed: who sends a body again with
-    /// changes must not learn from the answers what was in it.
+    /// Of a body in CBC nothing tells apart how decryption failed, nor that it went well and a
+    /// signature is missing: who sends a body again with changes must not learn from refusals what
+    /// was in it.
     pub const fn status(self) -> u16 {
         match self {
             Self::TooLarge => 413,

@@ -13,10 +13,14 @@
 //!
 //! Encryption without a signature does not say who wrote a body, and in CBC not even that it
 //! came as it was sent. Who sends such a body again and again with changes could learn from the
-//! answers what is in it. So what fails after a key was applied is one error,
+//! answers what is in it. So in CBC what fails after a key was applied is one error,
 //! [`OpenError::Undecipherable`], whatever failed: the padding of the key (RFC 3218), that of the
-//! content, or the MIME entity in it. And in CBC the header that says that there is a signature
-//! inside can be changed away: only [`BodySecurity::wants_signature`] makes sure of one.
+//! content, the MIME entity in it, or that it bears no signature and one is asked for. And the
+//! header that says that there is a signature inside can be changed away: only
+//! [`BodySecurity::wants_signature`] makes sure of one.
+//!
+//! That a body in CBC is taken tells that it could be read, and no error can hide that. With
+//! [`BodySecurity::wants_signature_first`] those alone learn it whose signature is believed.
 #![forbid(unsafe_code)]
 
 mod body;

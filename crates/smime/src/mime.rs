@@ -189,12 +189,18 @@ fn header(bytes: &[u8]) -> Result<(&[u8], &[u8]), OpenError> {
     Err(OpenError::Mime("the headers do not end"))
 }
 
-/// The two parts of a `multipart/signed`: what is signed, byte for byte, and the
-/// signature.
-pub(crate) fn two_parts<'a>(
-    body: &'a [u8],
-    boundary: &[u8],
-) -> Result<(&'a [u8], &'a [u8]), OpenError> {
+/// The two parts of a `multipart/signed`.
+pub(crate) struct Parts<'a> {
+    /// What is signed, byte for byte.
+    pub(crate) signed: &'a [u8],
+    /// The signature, an entity.
+    pub(crate) signature: &'a [u8],
+    /// What follows the last boundary.
+    pub(crate) epilogue: &'a [u8],
+}
+
+/// Parts a `multipart/signed`.
+pub(crate) fn two_parts<'a>(body: &'a [u8], boundary: &[u8]) -> Result<Parts<'a>, OpenError> {
     const WRONG: OpenError = OpenError::Mime("it has not two parts");
     // RFC 2046 5.1.1: a boundary has 1 to 70 characters.
     if boundary.is_empty() || boundary.len() > 70 {
@@ -209,10 +215,12 @@ pub(crate) fn two_parts<'a>(
     };
     let (signed, after) = behind(line_end(first).ok_or(WRONG)?, &delimiter).ok_or(WRONG)?;
     let (signature, after) = behind(line_end(after).ok_or(WRONG)?, &delimiter).ok_or(WRONG)?;
-    if !after.starts_with(b"--") {
-        return Err(WRONG);
-    }
-    Ok((signed, signature))
+    let epilogue = after.strip_prefix(b"--").ok_or(WRONG)?;
+    Ok(Parts {
+        signed,
+        signature,
+        epilogue,
+    })
 }
 
 /// What stands before the delimiter, and what behind it.
@@ -303,7 +311,7 @@ mod tests {
     fn a_multipart_has_two_parts_and_an_end() {
         let parts = |body: &str| {
             two_parts(body.as_bytes(), b"b")
-                .map(|(one, two)| (one.to_vec(), two.to_vec()))
+                .map(|parts| (parts.signed.to_vec(), parts.signature.to_vec()))
                 .ok()
         };
         let good = Some((b"one\r\n".to_vec(), b"two".to_vec()));
@@ -312,6 +320,8 @@ mod tests {
             parts("for people\r\n--b \t\r\none\r\n\r\n--b\r\ntwo\r\n--b--"),
             good
         );
+        let followed = two_parts(b"--b\r\none\r\n--b\r\ntwo\r\n--b--\r\nthree", b"b").unwrap();
+        assert_eq!(followed.epilogue, b"\r\nthree");
         for wrong in [
             "",
             "--b",

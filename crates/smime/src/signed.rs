@@ -10,7 +10,7 @@ use rustls_pki_types::{CertificateDer, SignatureVerificationAlgorithm};
 use webpki::EndEntityCert;
 use webpki::aws_lc_rs as algorithms;
 
-use crate::certificate::{Certificate, Identity, KeyKind, PrivateKey};
+use crate::certificate::{Certificate, Identity, KeyKind, PrivateKey, Unread};
 use crate::der::{
     self, Element, GENERALIZED_TIME, INTEGER, Malformed, OCTET_STRING, OID, Reader, SEQUENCE, SET,
     UTC_TIME, context, implicit,
@@ -216,6 +216,14 @@ impl<'a> Name<'a> {
             Self::KeyId(id) => !id.is_empty() && certificate.key_id == id,
         }
     }
+
+    /// Whether it may be that of a certificate of which only this was read.
+    fn may_be(&self, issuer: &[u8], serial: &[u8]) -> bool {
+        match *self {
+            Self::IssuerAndSerial(by, number) => (by, number) == (issuer, serial),
+            Self::KeyId(_) => true,
+        }
+    }
 }
 
 /// Who signed, and what came with it.
@@ -273,16 +281,23 @@ impl<'a> SignedData<'a> {
     /// another matter.
     pub(crate) fn verify(&self, content: &[u8]) -> Result<Signer<'a>, OpenError> {
         let mut found = None;
+        let mut missing = OpenError::NoCertificate;
         let mut others = Vec::new();
         for &der in &self.certificates {
             match Certificate::read(der) {
                 Ok(read) if found.is_none() && self.info.signer.is_of(&read) => {
                     found = Some(read);
                 }
+                Err(Unread::OtherKey { issuer, serial })
+                    if self.info.signer.may_be(&issuer, &serial) =>
+                {
+                    missing = OpenError::Unsupported("the kind of the signer's key");
+                    others.push(CertificateDer::from(der));
+                }
                 _ => others.push(CertificateDer::from(der)),
             }
         }
-        let certificate = found.ok_or(OpenError::NoCertificate)?;
+        let certificate = found.ok_or(missing)?;
         let (digest, algorithm) = self.info.algorithms(certificate.kind)?;
         self.info
             .check_attributes(digest::digest(digest, content).as_ref())?;

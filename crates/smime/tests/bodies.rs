@@ -224,6 +224,93 @@ fn nothing_tells_how_decryption_failed() {
             if let Err(told) = open(&world.recipient(), &changed) {
                 assert_eq!(told, OpenError::Undecipherable, "{at}");
             }
+            // Who asks for a signature says the same where all else came out well.
+            let told = open(&asking(&world), &changed);
+            assert_eq!(told, Err(OpenError::Undecipherable), "{at}");
+        }
+        let told = open(&asking(&world), &sealed);
+        assert_eq!(told, Err(OpenError::Undecipherable));
+        // What is authenticated comes out as it was or not at all, and may be told.
+        let gcm = seal(&world.sender(Protection::Encrypt));
+        assert_eq!(open(&asking(&world), &gcm), Err(OpenError::NotSigned));
+    }
+}
+
+/// Bob, who asks for a signature.
+fn asking(world: &World) -> BodySecurity {
+    BodySecurity {
+        wants_signature: true,
+        ..world.recipient()
+    }
+}
+
+#[test]
+fn no_key_is_used_before_the_signer_is_known_where_that_is_asked_for() {
+    for kind in KINDS {
+        let world = World::new(kind);
+        let strict = BodySecurity {
+            wants_signature_first: true,
+            ..asking(&world)
+        };
+        // Without a key it would be for somebody else, if a key were looked for.
+        let keyless = BodySecurity {
+            decrypts: Vec::new(),
+            ..strict.clone()
+        };
+        for cipher in Cipher::ALL {
+            let told = |recipient: &BodySecurity, protection| {
+                let sender = BodySecurity {
+                    cipher,
+                    ..world.sender(protection)
+                };
+                open(recipient, &seal(&sender)).map(|_| ())
+            };
+            for recipient in [&strict, &keyless] {
+                for outside in [Protection::Encrypt, Protection::SignThenEncrypt] {
+                    assert_eq!(told(recipient, outside), Err(OpenError::NotSigned));
+                }
+                assert_eq!(told(recipient, Protection::Sign), Ok(()));
+            }
+            let both = Protection::EncryptThenSign;
+            assert_eq!(told(&strict, both), Ok(()));
+            assert_eq!(told(&keyless, both), Err(OpenError::NotForUs));
         }
     }
+}
+
+#[test]
+fn nothing_follows_a_signature_in_what_can_be_changed() {
+    let world = World::new(Kind::P256);
+    let signed = seal(&world.sender(Protection::Sign));
+    let told = |cipher, after: &[u8]| {
+        let sender = BodySecurity {
+            cipher,
+            ..world.sender(Protection::Encrypt)
+        };
+        let body = [signed.body.as_slice(), after].concat();
+        let sealed = sender.seal(BOB, signed.content_type.as_bytes(), &body, NOW_UNIX_S);
+        open(&asking(&world), &sealed.unwrap().unwrap()).map(|opened| opened.body)
+    };
+    assert_eq!(told(Cipher::Aes128Cbc, b""), Ok(SDP.to_vec()));
+    assert_eq!(told(Cipher::Aes128Cbc, b"\r\n"), Ok(SDP.to_vec()));
+    let blocks = b"\r\nblocks from elsewhere";
+    assert_eq!(
+        told(Cipher::Aes128Cbc, blocks),
+        Err(OpenError::Undecipherable)
+    );
+    assert_eq!(told(Cipher::Aes128Gcm, blocks), Ok(SDP.to_vec()));
+}
+
+#[test]
+fn a_signer_with_a_key_of_another_kind_is_not_understood() {
+    // id-ecPublicKey in the certificate becomes a kind of key that nobody has.
+    const EC_PUBLIC_KEY: [u8; 9] = [0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
+    let world = World::new(Kind::P256);
+    let mut sealed = seal(&world.sender(Protection::Sign));
+    let is_key = |part: &[u8]| part == EC_PUBLIC_KEY;
+    let at = sealed.body.windows(EC_PUBLIC_KEY.len()).position(is_key);
+    sealed.body[at.unwrap() + EC_PUBLIC_KEY.len() - 1] = 0x7f;
+    let told = open(&world.recipient(), &sealed).unwrap_err();
+    assert_eq!(told, OpenError::Unsupported("the kind of the signer's key"));
+    assert_eq!((told.status(), told.culprit()), (415, Culprit::Recipient));
 }
