@@ -228,12 +228,30 @@ fn changes_are_announced() {
         assert_eq!(changed(&db).await, Changed::User(user));
         bed.sql("NOTIFY signet_users");
         assert_eq!(changed(&db).await, Changed::Everything);
+        // While it is away nothing has changed that could be asked for.
         bed.kill().await;
-        assert_eq!(changed(&db).await, Changed::Everything);
+        let said = tokio::time::timeout(Duration::from_secs(1), db.changed()).await;
+        assert!(said.is_err(), "{said:?}");
         bed.resume();
         assert_eq!(changed(&db).await, Changed::Everything);
         let user = subject(&name(1));
         db.put(&user, &secrets(&name(1)).into()).await.unwrap();
         assert_eq!(changed(&db).await, Changed::User(user));
+    });
+}
+
+/// A hot standby has the users and no LISTEN. That is not to say that any may have changed.
+#[test]
+fn a_standby_announces_nothing() {
+    let Some(mut bed) = PostgreSql::start() else {
+        return;
+    };
+    run(async {
+        bed.stand_by().await;
+        let db = UserDb::new(bed.options(Layout::Signet, "")).unwrap();
+        let rows = ask(&db, vec![subject(&name(1))]).await.unwrap();
+        assert_is(&db, &rows[0], &name(1));
+        let said = tokio::time::timeout(Duration::from_secs(1), db.changed()).await;
+        assert!(said.is_err(), "{said:?}");
     });
 }

@@ -2,11 +2,13 @@
 //!
 //! A notification's payload is `{"user": "alice", "realm": "example.com"}`; an empty one, or
 //! one that cannot be read, means that anything may have changed. So does a connection that
-//! was lost, and one that was made: what was announced meanwhile was missed.
+//! listens anew: what was announced before was missed. One that was lost means nothing yet:
+//! while the database is away, what is remembered of users is all that there is.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,16 +16,19 @@ use std::time::Duration;
 use sip_auth::Subject;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 use tokio_postgres::{AsyncMessage, Config};
 
-use super::login::{LoggedIn, log_in};
+use super::login::{LoggedIn, fault, log_in};
 use crate::Changed;
+use crate::fault::Fault;
 use crate::net::Connector;
 
 /// The most changes that wait to be taken. Beyond it they become [`Changed::Everything`].
 const WAITING_MAX: usize = 1_024;
 
-/// How long after a lost connection the next is made: this at first, twice as long each time.
+/// How long after a connection the next is made: this at first, twice as long each time until
+/// one has listened for as long as the longest pause.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
 
@@ -61,16 +66,7 @@ impl Listener {
         if self.task.borrow().is_none() {
             let (connector, config) = (connector.clone(), config.clone());
             let heard = Rc::clone(&self.heard);
-            let task = tokio::task::spawn_local(async move {
-                let mut backoff = BACKOFF_MIN;
-                loop {
-                    if listen(&connector, &config, &heard).await {
-                        backoff = BACKOFF_MIN;
-                    }
-                    tokio::time::sleep(backoff).await;
-                    backoff = (backoff * 2).min(BACKOFF_MAX);
-                }
-            });
+            let task = tokio::task::spawn_local(keep_listening(connector, config, heard));
             *self.task.borrow_mut() = Some(task.abort_handle());
         }
         loop {
@@ -95,36 +91,67 @@ impl Heard {
     }
 }
 
-/// Listens until the connection ends; whether there was one.
-async fn listen(connector: &Connector, config: &Config, heard: &Heard) -> bool {
-    let Ok(LoggedIn {
+/// Listens until it is ended. The log says once that it cannot, and again after it could.
+async fn keep_listening(connector: Connector, config: Config, heard: Rc<Heard>) {
+    let mut backoff = BACKOFF_MIN;
+    let mut is_known_broken = false;
+    loop {
+        match listen(&connector, &config, &heard).await {
+            Ok(lasted) => {
+                is_known_broken = false;
+                if lasted >= BACKOFF_MAX {
+                    backoff = BACKOFF_MIN;
+                }
+            }
+            Err(Fault::Unreachable(why) | Fault::Refused(why)) if !is_known_broken => {
+                is_known_broken = true;
+                tracing::warn!(
+                    "the PostgreSQL at {connector} announces no changes ({why}): changed users are \
+                     known when what is kept of them expires"
+                );
+            }
+            Err(_) => {}
+        }
+        tokio::time::sleep(backoff).await;
+        backoff = (backoff * 2).min(BACKOFF_MAX);
+    }
+}
+
+/// Listens until the connection ends, and says how long; an error where it never did. A
+/// hot standby, for one, lets us log in and has no LISTEN.
+async fn listen(connector: &Connector, config: &Config, heard: &Heard) -> Result<Duration, Fault> {
+    let LoggedIn {
         client,
         mut connection,
         ..
-    }) = log_in(connector, config).await
-    else {
-        return false;
-    };
-    let messages = async {
-        while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
-            if let AsyncMessage::Notification(notification) = message {
-                heard.push(read(notification.payload()));
+    } = log_in(connector, config).await?;
+    let mut messages = pin!(async {
+        loop {
+            match poll_fn(|context| connection.poll_message(context)).await {
+                Some(Ok(AsyncMessage::Notification(notification))) => {
+                    heard.push(read(notification.payload()));
+                }
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return fault(&error),
+                None => return Fault::Unreachable("the store closed the connection".to_owned()),
             }
         }
+    });
+    // The connection moves while the answer is waited for.
+    let begun = tokio::select! {
+        ended = &mut messages => return Err(ended),
+        begun = connector.in_time(async {
+            let begun = client.batch_execute("LISTEN signet_users").await;
+            begun.map_err(|error| fault(&error))
+        }) => begun,
     };
-    let listening = async {
-        if client.batch_execute("LISTEN signet_users").await.is_ok() {
-            heard.push(Changed::Everything);
-            // The client must not be dropped: that ends the connection.
-            std::future::pending::<()>().await;
-        }
-    };
-    tokio::select! {
-        () = messages => {}
-        () = listening => {}
-    }
+    begun?;
+    let began = Instant::now();
     heard.push(Changed::Everything);
-    true
+    // The client is kept until then: without it the connection would end.
+    let (Fault::Unreachable(why) | Fault::Refused(why)) = messages.await;
+    tracing::debug!("the PostgreSQL at {connector} no longer announces changes: {why}");
+    Ok(began.elapsed())
 }
 
 fn read(payload: &str) -> Changed {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use sip_lookup::BatchFailure;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::resp::{self, Reply};
 use super::{Login, key};
@@ -25,8 +25,11 @@ const QUEUE_MAX: usize = 1_024;
 /// The most bytes of an announcement that is not whole.
 const INPUT_MAX: usize = 64 << 10;
 
+/// How long after a connection the next is made: this at first, twice as long each time until
+/// one has listened for a while.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(5);
+const STEADY: Duration = Duration::from_secs(1);
 
 /// Announcements that wait to be taken.
 #[derive(Default)]
@@ -71,10 +74,13 @@ pub(super) async fn listen(
     loop {
         match subscribe(&login, with_keyspace_events).await {
             Ok((stream, input)) => {
-                pause = RETRY_MIN;
+                let began = Instant::now();
                 is_known_broken = false;
                 announcements.push(Changed::Everything);
                 let why = hear(stream, input, &announcements).await;
+                if began.elapsed() >= STEADY {
+                    pause = RETRY_MIN;
+                }
                 tracing::debug!("{login} no longer announces changes: {why}");
             }
             Err(why) if !is_known_broken => {

@@ -122,8 +122,14 @@ impl Server {
 
     /// Ends it. Others of this thread go on meanwhile: a PostgreSQL that is told to end waits
     /// a minute for whoever was about to log in.
-    pub async fn end(mut self) {
-        let _ = kill(self.pid(), self.signal);
+    pub async fn end(self) {
+        let signal = self.signal;
+        self.end_by(signal).await;
+    }
+
+    /// The same by another signal.
+    pub async fn end_by(mut self, signal: Signal) {
+        let _ = kill(self.pid(), signal);
         while self.child.try_wait().unwrap().is_none() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

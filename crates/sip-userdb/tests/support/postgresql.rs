@@ -92,6 +92,17 @@ impl PostgreSql {
         self.until_ready();
     }
 
+    /// Starts it again as a hot standby, which reads, and neither writes nor listens.
+    pub async fn stand_by(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.end_by(Signal::SIGINT).await;
+        }
+        let file = self.folder.file("data").join("standby.signal");
+        fs::write(&file, "").unwrap();
+        own(&file);
+        self.resume();
+    }
+
     /// It listens before it answers.
     fn until_ready(&self) {
         for _ in 0..600 {
