@@ -1,6 +1,6 @@
 //! Where servers under test stand: folder, ports, cores, and what is around them.
 
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -236,14 +236,11 @@ impl<'a> Site<'a> {
             address: self.listens.first().map(|(_, address)| *address),
         };
         let until = Instant::now() + READY;
-        // Streams tell by themselves; who asks a port of datagrams is in its way for a moment.
-        let streams = |(transport, _): &&(Transport, SocketAddr)| *transport != Transport::Udp;
-        let datagrams = |listen: &&(Transport, SocketAddr)| !streams(listen);
-        let first = self.listens.iter().filter(streams);
-        for (transport, address) in first.chain(self.listens.iter().filter(datagrams)) {
+        let id = server.process.as_ref().map(Process::id);
+        for (transport, address) in &self.listens {
             server.wait_for(until, &address.to_string(), || match transport {
-                // A port that is taken is one that somebody listens on.
-                Transport::Udp => UdpSocket::bind(address).is_err(),
+                // Whoever binds the port to find out may have it when the server wants it.
+                Transport::Udp => id.is_some_and(|id| has_datagrams(id, *address)),
                 Transport::Tcp | Transport::Tls => {
                     TcpStream::connect_timeout(address, PROMPT).is_ok()
                 }
@@ -256,6 +253,34 @@ impl<'a> Site<'a> {
         }
         Ok(server)
     }
+}
+
+/// Whether somebody in a process's network listens for datagrams at an address.
+fn has_datagrams(id: u32, address: SocketAddr) -> bool {
+    ["udp", "udp6"].into_iter().any(|name| {
+        let table = std::fs::read_to_string(format!("/proc/{id}/net/{name}"));
+        let table = table.unwrap_or_default();
+        let mut bound = table.lines().skip(1).filter_map(bound_to);
+        bound
+            .any(|(ip, port)| port == address.port() && (ip.is_unspecified() || ip == address.ip()))
+    })
+}
+
+/// The local address of a line of `/proc/net/udp` or `udp6` (proc(5)): words of four bytes as
+/// numbers of this machine, in hexadecimal digits.
+fn bound_to(line: &str) -> Option<(IpAddr, u16)> {
+    let local = line.split_ascii_whitespace().nth(1)?;
+    let (ip, port) = local.split_once(':')?;
+    let mut bytes = Vec::new();
+    for at in (0..ip.len()).step_by(8) {
+        let word = u32::from_str_radix(ip.get(at..at + 8)?, 16).ok()?;
+        bytes.extend(word.to_ne_bytes());
+    }
+    let ip = match <[u8; 4]>::try_from(bytes.as_slice()) {
+        Ok(bytes) => IpAddr::from(bytes),
+        Err(_) => IpAddr::from(<[u8; 16]>::try_from(bytes.as_slice()).ok()?).to_canonical(),
+    };
+    Some((ip, u16::from_str_radix(port, 16).ok()?))
 }
 
 /// A server that runs.
@@ -378,6 +403,39 @@ mod tests {
         assert_eq!(Ports::from(65_530), None);
         assert_eq!(Ports::from(0), None);
         assert!(Ports::from(65_529).is_some());
+    }
+
+    #[test]
+    fn who_listens_for_datagrams_is_seen_without_asking_the_port() {
+        use std::net::UdpSocket;
+        let own = std::process::id();
+        for at in ["127.0.0.1:0", "0.0.0.0:0"] {
+            let socket = UdpSocket::bind(at).unwrap();
+            let port = socket.local_addr().unwrap().port();
+            let address = SocketAddr::from(([127, 0, 0, 1], port));
+            assert!(has_datagrams(own, address), "{at}");
+            let elsewhere = SocketAddr::from(([127, 0, 0, 9], port));
+            assert_eq!(has_datagrams(own, elsewhere), at.starts_with('0'), "{at}");
+            drop(socket);
+            assert!(!has_datagrams(own, address), "{at}");
+        }
+    }
+
+    #[test]
+    fn lines_of_the_table_of_datagrams_are_read() {
+        // The digits are those of a machine whose least byte comes first.
+        if cfg!(target_endian = "little") {
+            let line = "  123: 0100007F:42A4 00000000:0000 07 00000000:00000000 00:00000000";
+            let local = ("127.0.0.1".parse().unwrap(), 0x42a4);
+            assert_eq!(bound_to(line), Some(local));
+            let mapped = line.replace("0100007F", "0000000000000000FFFF00000100007F");
+            assert_eq!(bound_to(&mapped), Some(local));
+            let sixth = line.replace("0100007F", "00000000000000000000000001000000");
+            assert_eq!(bound_to(&sixth), Some(("::1".parse().unwrap(), 0x42a4)));
+        }
+        for odd in ["", "1:", "1: 0100007F", "1: 01:42A4", "1: 0100007F:x"] {
+            assert_eq!(bound_to(odd), None, "{odd}");
+        }
     }
 
     #[test]
