@@ -141,8 +141,12 @@ fn a_run_keeps_what_it_measured_of_each_system() {
     if have("kamailio") {
         systems.push("kamailio");
     }
+    // What a run left behind that was killed: no process has this number.
+    let leftover = std::env::temp_dir().join(format!("signet-bed-{}", u32::MAX));
+    fs::create_dir_all(leftover.join("MariaDB")).unwrap();
     let (code, said) = bed.run(&["--systems", &systems.join(",")]);
     assert_eq!(code, 0, "{said}");
+    assert!(!leftover.exists());
     let record = bed.record().unwrap();
     assert!(record.ended_unix_s.is_some());
     assert_eq!((record.seed, record.form.as_str()), (1, "short"));
@@ -151,6 +155,7 @@ fn a_run_keeps_what_it_measured_of_each_system() {
     for system in &systems {
         assert!(record.versions.contains_key(*system), "{system}");
     }
+    assert!(record.versions.contains_key("signet-program"));
     for result in &record.results {
         let place = format!("{} {}: {result:?}", result.case.id, result.system);
         let [repeat] = result.repeats.as_slice() else {
@@ -166,6 +171,10 @@ fn a_run_keeps_what_it_measured_of_each_system() {
         ] {
             let found = repeat.figures.get(name).copied().unwrap_or(0.0);
             assert!(found > 0.0, "{name}: {place}");
+        }
+        for core in ["server", "load"] {
+            let busy = repeat.core_busy.get(core).copied().unwrap_or(0.0);
+            assert!(busy > 0.0 && busy <= 1.0, "{core}: {place}");
         }
         let (before, after) = (repeat.calibration_before, repeat.calibration_after);
         assert!(before < after, "{place}");

@@ -136,6 +136,7 @@ pub(crate) fn record() -> Record {
             network: "loopback".to_owned(),
             pinned: labels(&[("server", "0"), ("load", "1")]),
         },
+        address: None,
         versions: labels(&[("signet", "0.1.0"), ("kamailio", "5.6.3")]),
         results,
         calibrations: (0..40).map(calibration).collect(),

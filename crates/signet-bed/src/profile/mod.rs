@@ -53,6 +53,7 @@ pub use rules::{Account, Place, RULES_TEXT, Rules};
 pub use table::{symbols, table};
 
 use cpu::Family;
+pub(crate) use perf::FOLDER;
 use perf::Recording;
 use tally::Tally;
 

@@ -59,6 +59,9 @@ pub(crate) struct Recording {
     from_perf: File,
 }
 
+/// How the name of such a folder begins; the id of this process and a number follow.
+pub(crate) const FOLDER: &str = "signet-profile-";
+
 /// A folder of our own that goes when this does.
 #[derive(Debug)]
 struct Folder(PathBuf);
@@ -67,7 +70,7 @@ impl Folder {
     fn new() -> Result<Self, Error> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("signet-profile-{}-{number}", std::process::id());
+        let name = format!("{FOLDER}{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
         DirBuilder::new()
             .mode(0o700)

@@ -43,7 +43,10 @@ pub struct Record {
     pub ended_unix_s: Option<u64>,
     /// Where it ran.
     pub machine: Machine,
-    /// Programs and their versions: `signet`, `kamailio`, `mariadb`, `rustc`.
+    /// Where the server was that the run did not start; `None` where it started all of them.
+    pub address: Option<String>,
+    /// Programs and their versions: `signet`, `kamailio`, `mariadb`; `signet-program` tells two
+    /// builds of one version apart by what is in the file.
     pub versions: BTreeMap<String, String>,
     /// What was measured, in the order of the experiment's cases.
     pub results: Vec<CaseResult>,
@@ -113,6 +116,9 @@ pub struct Repeat {
     pub bound: Option<Bound>,
     /// Of a peak: the lowest rate above it that was tried.
     pub not_held: Option<NotHeld>,
+    /// The share of the time in which the cores of `server` and `load` were busy with whatever
+    /// was on them, by the kernel's account of each core.
+    pub core_busy: BTreeMap<String, f64>,
     /// Index in [`Record::calibrations`] of the loop before it.
     pub calibration_before: Option<usize>,
     /// And after it.
@@ -153,8 +159,10 @@ pub enum Bound {
 pub struct NotHeld {
     /// What was asked for, a second.
     pub per_s: f64,
-    /// What came of it, by the names of [`figure`].
+    /// What came of it, by the names of [`figure`]; nothing where the measuring failed.
     pub figures: BTreeMap<String, f64>,
+    /// As [`Repeat::core_busy`].
+    pub core_busy: BTreeMap<String, f64>,
 }
 
 /// Two fixed loops on the server's core, as the machine ran them.
@@ -185,7 +193,7 @@ pub mod figure {
     pub const DATABASE_CORES: &str = "database_cores";
     /// Cores that the load and its called side took.
     pub const LOAD_CORES: &str = "load_cores";
-    /// The most memory of the server, shared pages in parts, in bytes.
+    /// The most memory of the server under load, shared pages in parts, in bytes.
     pub const SERVER_MEMORY_BYTES: &str = "server_memory_bytes";
     /// Registration request delay (RFC 6076 4.1), median, in milliseconds.
     pub const RRD_P50_MS: &str = "rrd_p50_ms";
@@ -265,6 +273,7 @@ mod tests {
             not_held: Some(NotHeld {
                 per_s: 110.0,
                 figures: [(figure::SERVER_CORES.to_owned(), 0.6)].into(),
+                core_busy: [("load".to_owned(), 0.99)].into(),
             }),
             ..Repeat::default()
         };

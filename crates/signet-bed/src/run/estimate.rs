@@ -3,6 +3,8 @@
 use signet_page::number;
 
 use super::Lengths;
+use super::load::SETUP_PER_S;
+use super::peak::RAMP_S;
 use super::profiled::LONGER_S;
 use crate::experiment::{Case, Flow, Load};
 
@@ -10,21 +12,27 @@ use crate::experiment::{Case, Flow, Load};
 const START_S: f64 = 1.0;
 /// Seconds that the last calls have, beyond the time that they are held.
 const DRAIN_S: f64 = 1.0;
-/// Agents that register a second, before they call.
-const REGISTERED_PER_S: f64 = 500.0;
-/// Seconds of a ramp, in which a peak is sought.
-const RAMP_S: f64 = 10.0;
-/// Ramps, and rates held, until a peak is found.
+/// Ramps, and rates held, until a peak is found that nobody knows of, as counted in runs on two
+/// cores.
 const RAMPS: f64 = 2.0;
-const HELD: f64 = 2.8;
+const HELD: f64 = 2.9;
+/// Rates held until one is found again.
+const HELD_AGAIN: f64 = 2.6;
 
-/// How long it takes to measure a load of a case once, in seconds.
-pub(super) fn visit_s(lengths: Lengths, case: &Case, load: &Load, is_taken_apart: bool) -> f64 {
+/// How long it takes to measure a load of a case once, in seconds, in its first round or in a
+/// later one.
+pub(super) fn visit_s(
+    lengths: Lengths,
+    case: &Case,
+    load: &Load,
+    round: u32,
+    is_taken_apart: bool,
+) -> f64 {
     let measured_s = f64::from(lengths.warm_up_s) + f64::from(lengths.measure_s);
     let agents = case.setting.agents;
     let registered_s = match case.setting.flow {
         Flow::CallsToRegistered => {
-            f64::from(agents.callers.saturating_add(agents.called)) / REGISTERED_PER_S
+            f64::from(agents.callers.saturating_add(agents.called)) / f64::from(SETUP_PER_S)
         }
         Flow::Calls | Flow::Registrations => 0.0,
     };
@@ -33,7 +41,8 @@ pub(super) fn visit_s(lengths: Lengths, case: &Case, load: &Load, is_taken_apart
     match load {
         Load::Rate { .. } if is_taken_apart => around_s + measured_s + LONGER_S as f64,
         Load::Rate { .. } => around_s + measured_s,
-        Load::Peak { .. } => RAMPS * (around_s + RAMP_S) + HELD * (around_s + measured_s),
+        Load::Peak { .. } if round > 0 => HELD_AGAIN * (around_s + measured_s),
+        Load::Peak { .. } => RAMPS * (around_s + RAMP_S as f64) + HELD * (around_s + measured_s),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The record's file: written after each measurement, whole or not at all.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::Error;
@@ -40,8 +41,8 @@ impl RecordFile {
     /// are those of the file.
     ///
     /// # Errors
-    /// That it is of another experiment, form or seed, that it is whole, or that it cannot
-    /// be read.
+    /// That it is of another experiment, form or seed, that it was measured on another machine,
+    /// network or address or of other programs, or that it cannot be read.
     pub fn resume(path: &Path, fresh: Record) -> Result<Self, Error> {
         let mut found = read(path)?;
         let differs = |what: &str, of_file: &str, of_run: &str| {
@@ -83,9 +84,8 @@ impl RecordFile {
                 "resume it with the same --cases and --systems, or begin anew with another --out",
             ));
         }
+        must_be_alike(path, &found, &fresh)?;
         found.command = fresh.command;
-        found.machine = fresh.machine;
-        found.versions = fresh.versions;
         // What was in the way may be gone.
         for result in &mut found.results {
             result.missed = None;
@@ -122,6 +122,47 @@ impl RecordFile {
             Error::new(error, remedy)
         })
     }
+}
+
+/// Whether what is measured from now on can stand beside what is there.
+fn must_be_alike(path: &Path, found: &Record, fresh: &Record) -> Result<(), Error> {
+    let (there, here) = (around(found), around(fresh));
+    let nothing = String::new();
+    for what in there.keys().chain(here.keys()) {
+        let [was, is] = [&there, &here].map(|all| all.get(what).unwrap_or(&nothing));
+        if was != is {
+            return Err(Error::new(
+                format!(
+                    "{} was measured with the {what} `{was}`, and this run has `{is}`",
+                    path.display()
+                ),
+                "go on as it was begun, or begin anew with another --out",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// All on which figures depend besides the experiment, by its name for readers.
+fn around(record: &Record) -> BTreeMap<String, String> {
+    let machine = &record.machine;
+    let cores = machine.pinned.iter();
+    let cores: Vec<String> = cores.map(|(who, core)| format!("{who} {core}")).collect();
+    let address = record.address.clone().unwrap_or_default();
+    let mut all: BTreeMap<String, String> = [
+        ("processor", machine.cpu_model.clone()),
+        ("number of cores", machine.cores.to_string()),
+        ("kernel", machine.kernel.clone()),
+        ("network", machine.network.clone()),
+        ("place of each on cores", cores.join(", ")),
+        ("server at the address", address),
+    ]
+    .map(|(what, value)| (what.to_owned(), value))
+    .into();
+    for (name, version) in &record.versions {
+        all.insert(format!("version of {name}"), version.clone());
+    }
+    all
 }
 
 #[cfg(test)]
@@ -202,6 +243,48 @@ mod tests {
         assert!(with(|other| other.form = "long".to_owned()).contains("form `short`"));
         assert!(with(|other| other.experiment = "big".to_owned()).contains("experiment `tiny`"));
         assert!(with(|other| other.experiment_toml.push('#')).contains("has changed"));
+    }
+
+    #[test]
+    fn other_circumstances_are_refused() {
+        let folder = Folder::new("around");
+        let path = folder.0.join("record.json");
+        let begun = || {
+            let mut record = fresh();
+            record.machine.network = "loopback".to_owned();
+            record.address = Some("127.0.0.1:5060".to_owned());
+            let versions = [("signet", "1"), ("signet-program", "9 bytes, 07")];
+            record.versions = versions
+                .map(|(name, version)| (name.to_owned(), version.to_owned()))
+                .into();
+            record
+        };
+        RecordFile::new(&path, begun()).unwrap();
+        assert!(RecordFile::resume(&path, begun()).is_ok());
+        let with = |change: fn(&mut Record)| {
+            let mut other = begun();
+            change(&mut other);
+            RecordFile::resume(&path, other).unwrap_err().to_string()
+        };
+        let error = with(|other| other.machine.network = "namespaces".to_owned());
+        assert!(error.contains("network `loopback`"), "{error}");
+        let error = with(|other| other.machine.cpu_model = "another".to_owned());
+        assert!(error.contains("processor ``"), "{error}");
+        let error = with(|other| other.address = Some("127.0.0.2:5060".to_owned()));
+        assert!(error.contains("address `127.0.0.1:5060`"), "{error}");
+        let build = |other: &mut Record| {
+            let program = other.versions.get_mut("signet-program").unwrap();
+            program.push('8');
+        };
+        let error = with(build);
+        assert!(error.contains("version of signet-program"), "{error}");
+        let error = with(|other| {
+            other
+                .versions
+                .insert("kamailio".to_owned(), "5.6".to_owned());
+        });
+        assert!(error.contains("version of kamailio ``"), "{error}");
+        assert_eq!(read(&path).unwrap().versions, begun().versions);
     }
 
     #[test]

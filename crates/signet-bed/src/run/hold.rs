@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use super::load::{Load, Told, When};
+use super::load::{Load, Told, When, setup_s};
 use super::profiled::{APART_S, LONGER_S, Profiling};
 use super::say;
 use super::scene::{Bed, Who};
@@ -70,10 +71,13 @@ pub(super) fn hold(
         seconds,
         seed: rate.seed,
     };
-    let (told, looks, profiling) = drive(bed, driver, setting, &when, apart)?;
+    // In the second behind those that are measured: the load is there still.
+    let weighs_in = Duration::from_millis((stretch.warm_up_s + stretch.measure_s) * 1_000 + 300);
+    let (told, looks, profiling) = drive(bed, driver, setting, &when, weighs_in, apart)?;
     let mut repeat = Repeat {
         at_unix_s,
         figures: figures(&told, &looks, stretch),
+        core_busy: core_busy(&told, &looks, stretch),
         causes: told.causes(),
         doubts: doubts(&told),
         late: late(&told),
@@ -110,19 +114,22 @@ pub(super) fn must_have_ended(repeat: Repeat) -> Result<Repeat, String> {
 }
 
 /// Starts a server, runs a schedule against it, and ends it. CPU time is taken apart so many
-/// seconds after the load began, where it is to be.
+/// seconds after the load began, where it is to be; the server's memory is weighed so long after
+/// its first call is due.
 pub(super) fn drive(
     bed: &Bed,
     driver: &dyn Driver,
     setting: &Setting,
     when: &When,
+    weighs_in: Duration,
     apart: Option<(&Apart, u64)>,
 ) -> Result<(Told, Looks<Who>, Option<Profiling>), String> {
     let mut scene = bed.scene(driver, setting)?;
     let stage = bed.stage(setting);
     let to = scene.server.address.ok_or("the server listens nowhere")?;
     let load = Load::start(&stage, setting, to, when, &bed.cores.load)?;
-    let watch = scene.watch(load.ids());
+    let weighs_in = Duration::from_secs(setup_s(setting)) + weighs_in;
+    let watch = scene.watch(load.ids(), &bed.cores, weighs_in);
     let mut profiling = apart.map(|(apart, in_s)| scene.profile(driver, apart, in_s));
     let told = load.end(&bed.stop, || {
         if let Some(profiling) = &mut profiling {
@@ -198,7 +205,7 @@ pub(super) fn figures(told: &Told, looks: &Looks<Who>, stretch: Stretch) -> BTre
             put(each, cpu_ns / 1e3 / counts.succeeded as f64);
         }
     }
-    if let Some(bytes) = looks.memory_bytes(Who::Server) {
+    if let Some(bytes) = looks.memory_bytes(Who::Server, from, to) {
         put(figure::SERVER_MEMORY_BYTES, bytes as f64);
     }
     let passed_bytes = looks.passed(from, to, |passed| passed.wire_bytes);
@@ -207,6 +214,16 @@ pub(super) fn figures(told: &Told, looks: &Looks<Who>, stretch: Stretch) -> BTre
     }
     delays(told, &mut put);
     figures
+}
+
+/// How busy the cores were in a stretch, as [`Repeat::core_busy`] has it.
+fn core_busy(told: &Told, looks: &Looks<Who>, stretch: Stretch) -> BTreeMap<String, f64> {
+    let from = told.begun_unix_s + stretch.warm_up_s as f64;
+    let to = from + stretch.measure_s as f64;
+    let cores = [(Who::Server, "server"), (Who::Load, "load")].into_iter();
+    cores
+        .filter_map(|(whose, name)| Some((name.to_owned(), looks.busy(whose, from, to)?)))
+        .collect()
 }
 
 #[derive(Default)]

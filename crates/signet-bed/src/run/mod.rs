@@ -4,9 +4,11 @@
 //! written after each, so that a run that is cut off goes on where it was.
 
 mod checks;
+mod edge;
 mod estimate;
 mod file;
 mod hold;
+mod leftover;
 mod load;
 mod machine;
 mod order;

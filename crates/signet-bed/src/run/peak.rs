@@ -1,32 +1,41 @@
 //! The largest rate with no more failures than a case allows.
 //!
-//! A ramp finds about where it is; then rates just below are held, each by a server that
-//! has just started, until one has no more failures than are allowed. The search of `signet
-//! load peak` doubles and halves with a try of seconds each time, and confirms what it found
-//! three times: it is closer and takes minutes, and a run has dozens of peaks. What is held
-//! here is as true: no rate counts that was not held for as long as any other is measured.
+//! A ramp finds about where it is, or an earlier round has; then rates are held, each by a
+//! server that has just started, until one has no more failures than are allowed and one a
+//! little above has ([`Edge`]). No rate counts that was not held for as long as any other is
+//! measured.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use measure::{Ramp, RampConfig, RampStep, Second};
 
+use super::edge::Edge;
 use super::hold::{Rate, Stretch, drive, hold, plain};
 use super::load::When;
+use super::say;
 use super::scene::Bed;
 use crate::experiment::Setting;
-use crate::record::{Repeat, figure};
+use crate::record::{Bound, NotHeld, Repeat, figure};
 use crate::system::Driver;
 
 /// Seconds of a ramp.
-const RAMP_S: u64 = 10;
+pub(super) const RAMP_S: u64 = 10;
 /// A second in which fewer of the calls that were due ended has a queue that grows.
 const ENDED_MIN: f64 = 0.8;
-/// Shares of what the ramp found, until one is held.
-const SHARES: [f64; 7] = [1.0, 0.95, 0.9, 0.84, 0.76, 0.66, 0.5];
-/// A rate is held where this share of it ended well, besides what may fail.
-const HELD_MIN: f64 = 0.97;
-/// From this share of a core on the load is full.
+/// The first step from what a ramp found, and from what an earlier round did.
+const STEP: f64 = 0.065;
+const STEP_KNOWN: f64 = 0.05;
+/// How far from what an earlier round found the next one begins, at most: the rates that are
+/// tried must not be the same again, or rounding would look like agreement.
+const ELSEWHERE: f64 = 0.02;
+/// Where fewer failures are allowed than this share, so much may have been due and not ended:
+/// the last second of a stretch of four misses what is under way.
+const UNDER_WAY_MAX: f64 = 0.03;
+/// From this share of a core on it is full.
 const FULL: f64 = 0.95;
-/// A server with a core that is less full is not what bounds.
-const BUSY: f64 = 0.85;
+/// A server that takes less than this of its core would hold more by more than a try is close.
+const BUSY: f64 = 0.9;
 
 /// What is looked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,6 +44,8 @@ pub(super) struct Wanted {
     pub(super) failures_max: f64,
     /// Where it may be.
     pub(super) guess_per_s: f64,
+    /// Where an earlier round found it.
+    pub(super) known_per_s: Option<f64>,
     pub(super) stretch: Stretch,
     pub(super) seed: u64,
 }
@@ -46,53 +57,144 @@ pub(super) fn peak(
     setting: &Setting,
     wanted: Wanted,
 ) -> Result<Repeat, String> {
-    let about = about(bed, driver, setting, wanted)?;
-    let mut last = None;
-    for share in SHARES {
-        let per_s = (about * share).max(1.0);
+    let mut edge = match wanted.known_per_s {
+        Some(known_per_s) => Edge::new(elsewhere(known_per_s, wanted.seed), STEP_KNOWN),
+        None => Edge::new(about(bed, driver, setting, wanted)?, STEP),
+    };
+    let (mut held, mut above) = (None, None);
+    let begun_per_s = edge.next_per_s();
+    while let Some(per_s) = edge.next_per_s() {
         let rate = Rate {
             per_s,
             stretch: wanted.stretch,
             seed: wanted.seed,
             apart: None,
         };
-        let mut repeat = hold(bed, driver, setting, rate)?;
-        if is_held(&repeat, per_s, wanted.failures_max) {
-            repeat.doubts.extend(bounded_by_the_load(&repeat));
-            return Ok(repeat);
+        let tried = match hold(bed, driver, setting, rate) {
+            Ok(repeat) => repeat,
+            // What goes wrong above a rate that was held takes nothing from that one.
+            Err(why) if held.is_some() && !bed.stop.is_asked() => {
+                say(&format!("at {} a second: {why}", plain(per_s)));
+                Repeat::default()
+            }
+            Err(why) => return Err(why),
+        };
+        let is_held = is_held(&tried, per_s, wanted.failures_max);
+        edge.give(is_held);
+        if is_held {
+            held = Some(tried);
+        } else {
+            above = Some(NotHeld {
+                per_s,
+                figures: tried.figures,
+                core_busy: tried.core_busy,
+            });
         }
-        last = Some(per_s);
     }
-    Err(match last {
-        Some(rate) => format!(
-            "the ramp came to {} a second, and not even {} were held: look at the server's log",
-            plain(about.round()),
-            plain(rate.round())
-        ),
-        None => "no rate was tried".to_owned(),
-    })
+    let Some(mut repeat) = held else {
+        let (_, least_per_s) = edge.found();
+        let of = |rate: Option<f64>| plain(rate.unwrap_or(0.0).round());
+        return Err(format!(
+            "from {} a second down to {} no rate was held: look at the server's log",
+            of(begun_per_s),
+            of(least_per_s)
+        ));
+    };
+    judge(&mut repeat, above, driver.is_started());
+    Ok(repeat)
 }
 
-/// Whether a rate had no more failures than are allowed, and ended what was begun.
+/// A rate near one that is known.
+fn elsewhere(known_per_s: f64, seed: u64) -> f64 {
+    let drawn = fastrand::Rng::with_seed(seed).f64();
+    known_per_s * (1.0 + ELSEWHERE * (2.0 * drawn - 1.0))
+}
+
+/// Whether a rate had no more failures than are allowed, and ended what was begun: where more
+/// may fail than is under way at the end, both together are no more than that.
 fn is_held(repeat: &Repeat, per_s: f64, failures_max: f64) -> bool {
     let of = |name: &str| repeat.figures.get(name).copied();
     let failed = of(figure::FAILED_SHARE).unwrap_or(1.0);
     let ended = of(figure::RATE_PER_S).unwrap_or(0.0);
-    failed <= failures_max && ended >= per_s * HELD_MIN * (1.0 - failures_max)
+    failed <= failures_max && ended >= per_s * (1.0 - failures_max.max(UNDER_WAY_MAX))
 }
 
-/// A doubt where the load was full and the server was not.
-fn bounded_by_the_load(repeat: &Repeat) -> Option<String> {
-    let of = |name: &str| repeat.figures.get(name).copied();
-    let (load, server) = (of(figure::LOAD_CORES)?, of(figure::SERVER_CORES)?);
-    (load >= FULL && server < BUSY).then(|| {
-        format!(
-            "The load had its core full ({:.0}%) and the server its own not ({:.0}%): the server's \
-             peak lies above; give the load more cores.",
-            load * 100.0,
-            server * 100.0
-        )
-    })
+/// Says of a peak what bounds it. `is_database_beside` where the database, if there is one, has
+/// the load's core.
+fn judge(repeat: &mut Repeat, above: Option<NotHeld>, is_database_beside: bool) {
+    let at = Taken::of(&repeat.figures, &repeat.core_busy, is_database_beside);
+    let at_above = above.as_ref().map(|above| {
+        let taken = Taken::of(&above.figures, &above.core_busy, is_database_beside);
+        (above.per_s, taken)
+    });
+    let most = at_above.map_or(at, |(_, above)| at.max(above));
+    repeat.bound = Some(most.bound());
+    if most.bound() == Bound::Load {
+        let rate = match at_above {
+            Some((per_s, _)) if at.load < FULL => {
+                format!(" at {} a second", plain(per_s.round()))
+            }
+            _ => String::new(),
+        };
+        repeat.doubts.push(format!(
+            "The core of load, called side and database was full{rate} ({:.0}%) and the server's \
+             not ({:.0}%): the server's peak lies above; give the load more cores.",
+            most.load * 100.0,
+            most.server * 100.0
+        ));
+    } else if above.is_none() {
+        repeat.doubts.push(
+            "No rate above it was seen to fail: the peak lies above; give a guess that is nearer."
+                .to_owned(),
+        );
+    }
+    repeat.not_held = above;
+}
+
+/// How full both cores were.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Taken {
+    /// With whatever else was on it, where that is known.
+    server: f64,
+    /// With load, called side and database on it, and whatever else.
+    load: f64,
+}
+
+impl Taken {
+    fn of(
+        figures: &BTreeMap<String, f64>,
+        core_busy: &BTreeMap<String, f64>,
+        is_database_beside: bool,
+    ) -> Self {
+        let cores = |name: &str| figures.get(name).copied().unwrap_or(0.0);
+        let busy = |name: &str| core_busy.get(name).copied().unwrap_or(0.0);
+        let database = if is_database_beside {
+            cores(figure::DATABASE_CORES)
+        } else {
+            0.0
+        };
+        Self {
+            server: cores(figure::SERVER_CORES).max(busy("server")),
+            load: (cores(figure::LOAD_CORES) + database).max(busy("load")),
+        }
+    }
+
+    fn max(self, other: Self) -> Self {
+        Self {
+            server: self.server.max(other.server),
+            load: self.load.max(other.load),
+        }
+    }
+
+    fn bound(self) -> Bound {
+        if self.server >= BUSY {
+            Bound::Server
+        } else if self.load >= FULL {
+            Bound::Load
+        } else {
+            Bound::Neither
+        }
+    }
 }
 
 /// About where the peak is.
@@ -119,7 +221,8 @@ fn about(bed: &Bed, driver: &dyn Driver, setting: &Setting, wanted: Wanted) -> R
             seconds: RAMP_S,
             seed: wanted.seed,
         };
-        let (told, _, _) = drive(bed, driver, setting, &when, None)?;
+        let whole = Duration::from_secs(RAMP_S);
+        let (told, _, _) = drive(bed, driver, setting, &when, whole, None)?;
         let seconds: Vec<Second> = told.between(0, RAMP_S).copied().collect();
         ramp.give(&seconds);
     }
@@ -143,22 +246,92 @@ mod tests {
         assert!(!is_held(&repeat(96.0, 0.0), 100.0, 0.0));
         assert!(is_held(&repeat(96.0, 0.04), 100.0, 0.04));
         assert!(!is_held(&repeat(96.0, 0.05), 100.0, 0.04));
+        // What never ended is not allowed on top of what may fail.
+        assert!(!is_held(&repeat(94.0, 0.04), 100.0, 0.04));
+        assert!(is_held(&repeat(97.5, 0.01), 100.0, 0.01));
+        assert!(!is_held(&repeat(96.5, 0.01), 100.0, 0.01));
         assert!(!is_held(&Repeat::default(), 100.0, 0.04));
     }
 
     #[test]
-    fn a_full_load_beside_an_idle_server_is_a_doubt() {
-        let repeat = |load: f64, server: f64| Repeat {
-            figures: [
-                (figure::LOAD_CORES.to_owned(), load),
-                (figure::SERVER_CORES.to_owned(), server),
-            ]
-            .into(),
+    fn a_later_round_begins_near_what_is_known_and_not_at_it() {
+        let begun: Vec<f64> = (0..20).map(|seed| elsewhere(1_000.0, seed)).collect();
+        for per_s in &begun {
+            assert!((per_s - 1_000.0).abs() <= 20.0, "{per_s}");
+        }
+        assert!(begun.windows(2).any(|pair| pair[0] != pair[1]));
+    }
+
+    fn cores(server: f64, load: f64, database: f64) -> BTreeMap<String, f64> {
+        [
+            (figure::SERVER_CORES.to_owned(), server),
+            (figure::LOAD_CORES.to_owned(), load),
+            (figure::DATABASE_CORES.to_owned(), database),
+        ]
+        .into()
+    }
+
+    /// What bounds a peak, by what was taken at it and at the rate above.
+    fn judged(at: BTreeMap<String, f64>, above: Option<BTreeMap<String, f64>>) -> Repeat {
+        let mut repeat = Repeat {
+            figures: at,
             ..Repeat::default()
         };
-        assert!(bounded_by_the_load(&repeat(0.98, 0.5)).is_some());
-        assert!(bounded_by_the_load(&repeat(0.98, 0.99)).is_none());
-        assert!(bounded_by_the_load(&repeat(0.6, 0.5)).is_none());
-        assert!(bounded_by_the_load(&Repeat::default()).is_none());
+        let above = above.map(|figures| NotHeld {
+            per_s: 110.0,
+            figures,
+            ..NotHeld::default()
+        });
+        judge(&mut repeat, above, true);
+        repeat
+    }
+
+    #[test]
+    fn a_full_load_beside_an_idle_server_is_a_doubt() {
+        let low = cores(0.6, 0.5, 0.0);
+        let found = judged(cores(0.5, 0.98, 0.0), Some(low.clone()));
+        assert_eq!(found.bound, Some(Bound::Load));
+        assert_eq!(found.doubts.len(), 1);
+        assert!(found.doubts[0].contains("was full (98%)"), "{found:?}");
+        let found = judged(cores(0.99, 0.98, 0.0), Some(low.clone()));
+        assert_eq!((found.bound, found.doubts.len()), (Some(Bound::Server), 0));
+        let found = judged(low.clone(), Some(low));
+        assert_eq!((found.bound, found.doubts.len()), (Some(Bound::Neither), 0));
+    }
+
+    #[test]
+    fn the_database_is_on_the_core_of_the_load() {
+        let at = cores(0.55, 0.58, 0.4);
+        let found = judged(at.clone(), Some(at.clone()));
+        assert_eq!((found.bound, found.doubts.len()), (Some(Bound::Load), 1));
+        assert_eq!(
+            Taken::of(&at, &BTreeMap::new(), false).bound(),
+            Bound::Neither
+        );
+        // And so is whatever the kernel has there.
+        let busy = [("load".to_owned(), 0.97), ("server".to_owned(), 0.7)].into();
+        let taken = Taken::of(&cores(0.55, 0.7, 0.0), &busy, true);
+        assert_eq!(taken.bound(), Bound::Load);
+        assert_eq!(taken.server, 0.7);
+    }
+
+    #[test]
+    fn the_rate_that_failed_tells_what_bounds_as_well() {
+        // The search has stepped back from where the load was full.
+        let found = judged(cores(0.7, 0.8, 0.0), Some(cores(0.75, 1.0, 0.0)));
+        assert_eq!(found.bound, Some(Bound::Load));
+        assert!(
+            found.doubts[0].contains("at 110 a second (100%)"),
+            "{found:?}"
+        );
+        assert_eq!(found.not_held.map(|above| above.per_s), Some(110.0));
+        let found = judged(cores(0.85, 0.8, 0.0), Some(cores(0.97, 1.0, 0.0)));
+        assert_eq!((found.bound, found.doubts.len()), (Some(Bound::Server), 0));
+    }
+
+    #[test]
+    fn a_peak_with_no_failure_above_it_is_a_doubt() {
+        let found = judged(cores(0.6, 0.5, 0.0), None);
+        assert_eq!((found.doubts.len(), found.not_held), (1, None));
     }
 }

@@ -3,6 +3,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::hold::Apart;
 use super::profiled::Profiling;
@@ -12,7 +13,7 @@ use crate::database::Database;
 use crate::distance::Relay;
 use crate::experiment::{Authentication, Setting};
 use crate::system::{Driver, Network, Ports, Server, Stage};
-use crate::watch::{EVERY, Glance, Watch};
+use crate::watch::{EVERY, Glance, Subject, Watch};
 
 /// Who takes part in a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,20 +119,37 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// Begins to watch all of them, and the load.
-    pub(super) fn watch(&self, (load, called): (u32, Option<u32>)) -> Watch<Who> {
+    /// Begins to watch all of them, and the load. Memory is weighed after so long.
+    pub(super) fn watch(
+        &self,
+        (load, called): (u32, Option<u32>),
+        cores: &Cores,
+        weighs_in: Duration,
+    ) -> Watch<Who> {
         let all = [
             (Who::Server, self.server.watched),
             (Who::Database, self.database),
             (Who::Load, Some(load)),
             (Who::Called, called),
         ];
-        let there: Vec<(Who, u32)> = all
+        let processes = all
             .into_iter()
             .filter_map(|(who, id)| Some((who, id?)))
             .collect();
+        // Nobody knows where a server runs that was not started here.
+        let server = self.server.process.is_some().then_some(&cores.server);
+        let server = server.map(|core| (Who::Server, core.clone()));
         let glance = |relay: &Relay| -> Glance { Box::new(relay.glance()) };
-        Watch::begin(&there, self.relay.as_ref().map(glance), EVERY)
+        let subject = Subject {
+            processes,
+            cores: server
+                .into_iter()
+                .chain([(Who::Load, cores.load.clone())])
+                .collect(),
+            glance: self.relay.as_ref().map(glance),
+            weighs: Some((Who::Server, weighs_in)),
+        };
+        Watch::begin(subject, EVERY)
     }
 
     /// Takes the CPU time of server and database apart, so many seconds from now.

@@ -11,7 +11,7 @@ use super::order::{Step, steps};
 use super::peak::{Wanted, peak};
 use super::scene::{Bed, Cores};
 use super::stop::Stop;
-use super::{Ended, Options, RECORD, Task, checks, machine, say};
+use super::{Ended, Options, RECORD, Task, checks, leftover, machine, say};
 use crate::certificates::Certificates;
 use crate::database::{Database, Kind};
 use crate::experiment::{Authentication, Case, Load};
@@ -45,6 +45,7 @@ impl<'a> Session<'a> {
         let (ports, versions) = check(options, &drivers, users.is_some())?;
         let defect = |error: String| Error::new(error, "see the folder of the run");
         let stop = Stop::by_signals().map_err(defect)?;
+        leftover::remove();
         let cores = Cores {
             server: SERVER_CORE.to_owned(),
             load: load_core().to_owned(),
@@ -56,6 +57,7 @@ impl<'a> Session<'a> {
         };
         let record = Record {
             machine: machine::machine(&cores, &network),
+            address: options.to.as_ref().map(|(_, address)| address.to_string()),
             versions,
             ..fresh(task, options, &drivers)
         };
@@ -244,7 +246,8 @@ impl<'a> Session<'a> {
             } => {
                 let wanted = Wanted {
                     failures_max: *failures_max,
-                    guess_per_s: self.found(step).unwrap_or(*guess_per_s),
+                    guess_per_s: *guess_per_s,
+                    known_per_s: self.found(step),
                     stretch,
                     seed,
                 };
@@ -344,7 +347,7 @@ fn check(
         )
     })?;
     checks::tools(has_database)?;
-    let versions = machine::versions(drivers, has_database)
+    let versions = machine::versions(drivers, has_database, &options.signet)
         .map_err(|unable| Error::new(unable.why, unable.remedy))?;
     let is_started = drivers.iter().any(|driver| driver.is_started());
     checks::ports(ports, |port| {
@@ -462,7 +465,8 @@ struct TemporaryFolder(PathBuf);
 
 impl TemporaryFolder {
     fn new() -> Result<Self, Error> {
-        let path = std::env::temp_dir().join(format!("signet-bed-{}", std::process::id()));
+        let name = format!("{}{}", leftover::DATABASE, std::process::id());
+        let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&path).map_err(|error| {
             Error::new(
                 format!("cannot make {}: {error}", path.display()),

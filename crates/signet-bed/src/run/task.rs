@@ -123,7 +123,7 @@ impl Task {
         let load = case.and_then(|case| Some((case, case.loads.get(step.load)?)));
         load.map_or(0.0, |(case, load)| {
             let is_taken_apart = self.repeats.is_taken_apart(load, step.round);
-            visit_s(self.lengths, case, load, is_taken_apart)
+            visit_s(self.lengths, case, load, step.round, is_taken_apart)
         })
     }
 

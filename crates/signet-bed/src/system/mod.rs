@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 pub use address::{Address, Watched};
 pub use asterisk::Asterisk;
 pub use kamailio::{Kamailio, Peer, PeerTls};
+pub(crate) use namespace::remove_stale as remove_stale_namespaces;
 pub use namespace::{Namespace, REMEDY as NAMESPACE_REMEDY};
 pub use network::Network;
 pub use opensips::OpenSips;

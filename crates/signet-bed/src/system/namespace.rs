@@ -106,7 +106,7 @@ fn remove(name: &str) {
 }
 
 /// Removes namespaces of runs that were killed.
-fn remove_stale() {
+pub(crate) fn remove_stale() {
     for line in ip("netns list").unwrap_or_default().lines() {
         let name = line.split(' ').next().unwrap_or("");
         if run_of(name).is_some_and(|id| !Path::new("/proc").join(id.to_string()).exists()) {
