@@ -137,6 +137,12 @@ impl SipFigures {
         self.rrd.record(intended_ns, sent_ns, done_ns);
     }
 
+    /// The 200 came for a REGISTER that is no attempt of a load: who takes part in it registers
+    /// before and keeps that fresh. Its delay counts (RFC 6076 4.1), and no ratio has it.
+    pub fn upkeep_registered(&mut self, sent_ns: u64, done_ns: u64) {
+        self.rrd.record(sent_ns, sent_ns, done_ns);
+    }
+
     /// It failed. A challenge that is answered is no failure.
     pub fn register_failed(&mut self) {
         self.registers_failed += 1;
@@ -281,12 +287,19 @@ impl SipFigures {
     /// since the generator's own lateness weighs the most beside that one.
     pub fn delay_p99_us(&self) -> Option<u64> {
         let others = self.requests.values().map(|request| &request.delay);
-        [&self.rrd, &self.srd]
+        [self.attempts_rrd(), Some(&self.srd)]
             .into_iter()
+            .flatten()
             .chain(others)
             .filter(|delay| delay.count() > 0)
             .map(|delay| delay.actual_us(99.0))
             .min()
+    }
+
+    /// The delays of registrations where some were attempts of the load: whoever only registers
+    /// to take part has no time at which he was due.
+    pub fn attempts_rrd(&self) -> Option<&Latency> {
+        (self.registers_ok > 0).then_some(&self.rrd)
     }
 
     /// The ratios of RFC 6076, in percent.

@@ -221,6 +221,8 @@ fn registrations_and_their_removal() {
     let ran = drive(settings);
     check(&ran);
     assert_eq!(ran.figures.requests.get("deregister").unwrap().ok, CALLS);
+    // Who registers first has a delay, and is no attempt.
+    assert_eq!((ran.figures.registers, ran.figures.rrd.count()), (0, CALLS));
 }
 
 #[test]

@@ -152,6 +152,17 @@ fn registrations() {
 }
 
 #[test]
+fn who_registers_to_take_part_has_a_delay_and_is_no_attempt() {
+    let mut figures = SipFigures::new();
+    figures.upkeep_registered(MS, 21 * MS);
+    let rrd = figures.rrd.summary();
+    assert_eq!((rrd.count, rrd.actual.p50_us / 100), (1, 200));
+    assert_eq!(figures.ratios().ira_percent, None);
+    assert_eq!((figures.succeeded(), figures.failed()), (0, 0));
+    assert_eq!(figures.delay_p99_us(), None, "nothing of it was due");
+}
+
+#[test]
 fn sessions_last_from_the_200_to_the_bye() {
     let mut figures = SipFigures::new();
     // Answered at 100 ms, to end at 1,100 ms, BYE at 1,103 ms, its 200 at 1,113 ms.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::Serialize;
-use signet_bed::watch::{Looks, Watch};
+use signet_bed::watch::{Looks, Subject, Watch};
 
 use super::database::Database;
 use super::load::Load;
@@ -115,8 +115,15 @@ impl Scene<'_> {
             self.database.process.id(),
             load.generator.process.id(),
         ];
-        let all: Vec<(Who, u32)> = WHO.into_iter().zip(ids).collect();
-        Watch::begin(&all, Some(Box::new(self.relay.glance())), EVERY)
+        Watch::begin(
+            Subject {
+                processes: WHO.into_iter().zip(ids).collect(),
+                cores: Vec::new(),
+                glance: Some(Box::new(self.relay.glance())),
+                weighs: None,
+            },
+            EVERY,
+        )
     }
 }
 
@@ -224,8 +231,13 @@ mod tests {
     #[test]
     fn what_was_not_seen_was_not_taken() {
         assert_eq!(taken(&Looks::default(), 0.0, 1.0), None);
-        let all = [(WHO[0], std::process::id())];
-        let looks = Watch::begin(&all, None, EVERY).end();
+        let subject = Subject {
+            processes: vec![(WHO[0], std::process::id())],
+            cores: Vec::new(),
+            glance: None,
+            weighs: None,
+        };
+        let looks = Watch::begin(subject, EVERY).end();
         assert_eq!(taken(&looks, 1_000.0, 1_001.0), None, "it was over before");
     }
 

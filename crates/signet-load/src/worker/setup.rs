@@ -301,6 +301,9 @@ impl Worker {
         result: Result<u32, measure::Failure>,
         now_ns: u64,
     ) {
+        if result.is_ok() {
+            self.record.figures.upkeep_registered(slot.sent_ns, now_ns);
+        }
         match (slot.purpose, result) {
             (Purpose::SetUp, Ok(expires_s)) => {
                 self.keep_fresh(slot.seat, expires_s, now_ns);

@@ -190,12 +190,13 @@ impl<'a> Tries<'a> {
 /// slowest other request.
 fn delay_ns(figures: &SipFigures, percent: f64) -> Option<u64> {
     let delay = if figures.srd.count() > 0 {
-        &figures.srd
+        Some(&figures.srd)
     } else {
-        &figures.rrd
+        figures.attempts_rrd()
     };
     let others = figures.requests.values().map(|request| &request.delay);
-    std::iter::once(delay)
+    delay
+        .into_iter()
         .chain(others)
         .filter(|delay| delay.count() > 0)
         .map(|delay| delay.intended_us(percent) * 1_000)
