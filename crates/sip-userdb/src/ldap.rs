@@ -400,9 +400,14 @@ struct Found {
 
 impl Ended {
     fn failure(&self) -> BatchFailure {
+        self.failure_of(self.to_string())
+    }
+
+    /// The same of a log-in, say, with what is told of it.
+    fn failure_of(&self, told: String) -> BatchFailure {
         match self.code {
-            BUSY | UNAVAILABLE => BatchFailure::Unreachable(self.to_string()),
-            _ => BatchFailure::Refused(self.to_string()),
+            BUSY | UNAVAILABLE => BatchFailure::Unreachable(told),
+            _ => BatchFailure::Refused(told),
         }
     }
 }
@@ -445,7 +450,7 @@ impl Login {
             let ended = one(&mut stream, &request, EXTENDED_RESPONSE).await?;
             // RFC 4511 4.14: whoever asked for TLS and did not get it does not go on.
             if ended.code != SUCCESS {
-                return Ok(Err(BatchFailure::Refused(format!(
+                return Ok(Err(ended.failure_of(format!(
                     "the directory refused StartTLS ({ended}): let it have a certificate, or take \
                      ldaps"
                 ))));
@@ -459,7 +464,7 @@ impl Login {
             message::write_bind(2, name, password.expose(), &mut request);
             let ended = one(&mut stream, &request, BIND_RESPONSE).await?;
             if ended.code != SUCCESS {
-                return Ok(Err(BatchFailure::Refused(format!(
+                return Ok(Err(ended.failure_of(format!(
                     "the directory refused the log-in of {name} ({ended})"
                 ))));
             }

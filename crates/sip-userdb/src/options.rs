@@ -57,6 +57,19 @@ pub enum Layout {
     Query(String),
 }
 
+impl Layout {
+    /// Whether a user is asked for as `user@realm`, the name that phones give.
+    pub fn names_have_realms(&self) -> bool {
+        matches!(
+            self,
+            Self::Subscriber {
+                user_with_domain: true,
+                ..
+            }
+        )
+    }
+}
+
 /// A secret of the operator's, never printed and wiped when dropped.
 #[derive(Clone)]
 pub struct Secret(zeroize::Zeroizing<Vec<u8>>);

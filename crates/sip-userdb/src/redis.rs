@@ -338,6 +338,10 @@ fn scanned(reply: Reply) -> Option<(Vec<u8>, Vec<Vec<u8>>)> {
 
 /// An error of the server's: whether it is there and not ready, or refuses.
 fn failure(why: String) -> BatchFailure {
+    // That has no word of its own.
+    if why.starts_with("ERR max number of clients") {
+        return BatchFailure::Unreachable(why);
+    }
     match why.split(' ').next() {
         Some("LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "BUSY") => {
             BatchFailure::Unreachable(why)

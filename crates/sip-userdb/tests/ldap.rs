@@ -366,6 +366,30 @@ fn garbage_and_ends_fail_and_the_next_connection_serves() {
 }
 
 #[test]
+fn a_directory_that_has_no_time_to_let_us_in_is_away() {
+    for (code, is_away) in [(51, true), (52, true), (49, false)] {
+        let port = script::serve(move |mut peer, _| {
+            let (id, _) = peer.ldap().unwrap();
+            let ended: [&[u8]; 3] = [&ber(0x0a, &[&[code]]), &ber(0x04, &[]), &ber(0x04, &[])];
+            peer.send(&message(id, &ber(0x61, &ended)));
+            peer.stay_silent();
+        });
+        let db = UserDb::new(Options {
+            password: secret("secret"),
+            ..options(&format!("ldap://cn=signet@127.0.0.1:{port}/dc=x"))
+        })
+        .unwrap();
+        run(async {
+            let failure = ask(&db, vec![subject("u1")]).await.unwrap_err();
+            match failure {
+                BatchFailure::Unreachable(why) => assert!(is_away, "{why}"),
+                other => assert!(!is_away, "{other:?}"),
+            }
+        });
+    }
+}
+
+#[test]
 fn a_directory_that_says_nothing_is_given_up() {
     let db = scripted(|mut peer, connection| {
         while let Some((id, n)) = search(&mut peer) {

@@ -277,10 +277,12 @@ pub(crate) fn refusal(payload: &[u8]) -> Fault {
     };
     let told = format!("the store says {code}: {}", saying(text));
     match code {
-        // This connection is of no use, and another may be: 1040 too many connections, 1053
-        // and 1077 to 1079 shutdown, 1243 and 1615 a statement that is prepared no more, 1927
+        // This connection is of no use, and another may be: 1040 too many connections, 1047 a
+        // node of Galera that is out of its cluster, 1053 and 1077 to 1079 shutdown, 1243 and 1615 a statement that is prepared no more, 1927
         // and 3169 killed, 4031 idle for too long.
-        1040 | 1053 | 1077..=1079 | 1243 | 1615 | 1927 | 3169 | 4031 => Fault::Unreachable(told),
+        1040 | 1047 | 1053 | 1077..=1079 | 1243 | 1615 | 1927 | 3169 | 4031 => {
+            Fault::Unreachable(told)
+        }
         _ => Fault::Refused(told),
     }
 }

@@ -136,6 +136,20 @@ fn a_refusal_ends_an_answer_wherever_it_comes() {
 }
 
 #[test]
+fn who_is_there_and_cannot_answer_is_away() {
+    for said in [
+        &b"\xff\x10\x04#08004Too many connections"[..],
+        b"\xff\x17\x04#08S01WSREP has not yet prepared node for application use",
+    ] {
+        let answer = answered(Asked::Execute, true, &[said.to_vec()]);
+        assert!(
+            matches!(answer, Ok(Some(Err(Fault::Unreachable(_))))),
+            "{answer:?}"
+        );
+    }
+}
+
+#[test]
 fn what_the_protocol_does_not_have_is_garbled() {
     let column = described("username", VAR_STRING);
     let execute = |packets: &[Vec<u8>]| answered(Asked::Execute, true, packets);
