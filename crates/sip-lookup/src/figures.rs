@@ -79,6 +79,11 @@ counters::counters! {
         pub batch_max: u64 = gauge("signet_lookups_batch_max"),
         /// The shortest round trip of late without its rows.
         pub round_trip_min_us: u64 = gauge("signet_lookups_round_trip_min_microseconds"),
+        /// Look-ups that could be answered in a second as batches leave now, by what was
+        /// measured of the store; too many where it has not been busy of late.
+        pub predicted_per_s: u64 = gauge("signet_lookups_predicted_capacity_per_second"),
+        /// How long a look-up should take on average now, by the same.
+        pub predicted_us: u64 = gauge("signet_lookups_predicted_delay_microseconds"),
     }
 }
 

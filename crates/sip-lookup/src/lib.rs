@@ -4,8 +4,9 @@
 //!
 //! - [`Pipeline`] joins questions into look-ups, look-ups into batches, and keeps batches
 //!   in flight; [`pipeline`] says what is promised of order, freshness and failure.
-//! - [`Tuner`] finds how often a batch leaves and how many are in flight, and says why;
-//!   [`model`] is the arithmetic behind it.
+//! - [`Tuner`] finds how often a batch leaves and how many are in flight, and says why, by
+//!   rules of its own; [`model`] says what any setting can do and what it costs, and of the
+//!   one in force the figures show it, by what the tuner measured.
 //! - [`Cache`] answers those who have the password without a round trip, and nobody else
 //!   any sooner.
 //! - [`Replicas`] says which store is asked, and when one is left alone.

@@ -23,7 +23,8 @@
 //!
 //! *In time.* What nobody waits for any more is not asked. Where the estimate says that the
 //! answer would be late, the question is refused at once. A statement is given up after
-//! [`PipelineConfig::timeout_us`], and its rows are asked once more.
+//! [`PipelineConfig::timeout_us`], and its rows are asked once more; a digest that a store
+//! verifies is not, since it may have been seen.
 //!
 //! # The paper's processes
 //! With [`crate::Mode::Blocking`] the pipeline behaves like the proxy of Dacosta 2009 (4.2,
@@ -288,7 +289,11 @@ impl<T> Pipeline<T> {
     /// What was done, and how things stand.
     pub fn figures(&self) -> LookupFigures {
         let decision = self.decision();
+        let rate_per_s = self.tuner.rate_per_s();
+        let predicted = self.model().predict(&self.setting(), rate_per_s);
         LookupFigures {
+            predicted_per_s: predicted.capacity_per_s as u64,
+            predicted_us: predicted.mean_delay_us as u64,
             breaks: self.replicas.breaks(),
             queued: (self.table.queued(false) + self.table.queued(true)) as u64,
             in_flight: self.flights.len() as u64,
@@ -300,6 +305,11 @@ impl<T> Pipeline<T> {
             round_trip_min_us: self.tuner.round_trip_min_us(),
             ..self.figures
         }
+    }
+
+    /// How a replica stands.
+    pub fn health(&self, replica: Replica) -> Health {
+        self.replicas.health(replica)
     }
 
     /// Whether nothing is asked, waited for or remembered of any question.

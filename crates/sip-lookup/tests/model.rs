@@ -115,3 +115,40 @@ fn the_model_says_what_settings_do_that_it_was_not_fitted_on() {
     }
     println!("the worst is off by {:.1} %", worst * 100.0);
 }
+
+/// What the pipeline itself makes of the store, against what it then does. Of the store's speed
+/// it knows what it saw when that was last busy, and that fades: at the last of these loads it
+/// is taken for faster than it is.
+#[test]
+fn the_tuner_says_what_its_own_setting_does() {
+    let is_near = |said: f64, was: f64| (said - was).abs() / was < 0.15;
+    let mut bench = bench(Mode::Tuned);
+    bench.run(6_000_000, 400_000.0);
+    for (load, is_told) in [
+        (200.0, true),
+        (2_000.0, true),
+        (20_000.0, true),
+        (100_000.0, false),
+    ] {
+        bench.run(12_000_000, load);
+        let figures = bench.pipeline.figures();
+        let (said_us, said_per_s) = (figures.predicted_us as f64, figures.predicted_per_s as f64);
+        let decision = bench.pipeline.decision();
+        let was_us = bench.run(for_us(load, 500_000), load).mean_us();
+        assert!(
+            is_near(said_us, was_us),
+            "{load}/s: said {said_us} us, was {was_us:.0}"
+        );
+        let mode = fixed(
+            decision.interval_us,
+            decision.batch_max,
+            decision.in_flight_max,
+        );
+        let was_per_s = capacity(mode, (said_per_s * 1.5).min(400_000.0));
+        println!("{load}/s: {said_us} us, was {was_us:.0}; {said_per_s}/s, was {was_per_s:.0}");
+        assert!(
+            !is_told || is_near(said_per_s, was_per_s),
+            "{load}/s: said {said_per_s}/s, was {was_per_s:.0}"
+        );
+    }
+}

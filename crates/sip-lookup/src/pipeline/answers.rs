@@ -185,7 +185,9 @@ impl<T> Pipeline<T> {
         self.figures.failed += self.table.fail(now_us, name, why, &mut self.answers);
     }
 
-    /// A statement was lost: its rows are asked once more, perhaps of another replica.
+    /// A statement was lost: its rows are asked once more, perhaps of another replica. A digest
+    /// that went unanswered is not: a store that has seen it and counts nonces would take it for
+    /// one that somebody sends again, and say that it is wrong.
     fn lost(&mut self, now_us: u64, flight: &Flight, kind: usize) {
         if let Some(count) = self.figures.failures.get_mut(kind) {
             *count += 1;
@@ -194,17 +196,18 @@ impl<T> Pipeline<T> {
         let in_time = kind == UNREACHABLE;
         self.replicas
             .failed(now_us, flight.replica, flight.sent_us, in_time);
+        let may = !flight.is_verify || kind == UNREACHABLE;
         for name in names(flight) {
-            self.ask_again(now_us, name);
+            self.ask_again(now_us, name, may);
         }
         self.note_outage(now_us);
     }
 
-    fn ask_again(&mut self, now_us: u64, name: Name) {
+    fn ask_again(&mut self, now_us: u64, name: Name, may: bool) {
         let Some(lookup) = self.table.lookups.get_mut(name) else {
             return;
         };
-        let may = lookup.failures < RETRIES;
+        let may = may && lookup.failures < RETRIES;
         lookup.failures = lookup.failures.saturating_add(1);
         // Nobody waits for it any more, or nobody ever did.
         if self.table.waiting(name) == 0 {
@@ -247,7 +250,7 @@ impl<T> Pipeline<T> {
             self.figures.retried += u64::from(self.table.again(name, true) == Again::Queued);
         }
         for &(name, _) in flight.passengers.iter().rev() {
-            self.ask_again(now_us, name);
+            self.ask_again(now_us, name, true);
         }
     }
 

@@ -131,6 +131,25 @@ fn a_statement_that_is_never_answered_is_given_up_and_asked_once_more() {
 }
 
 #[test]
+fn a_digest_that_may_have_been_seen_is_not_asked_again() {
+    let mut rig = Rig::new(fixed(0, 10, 10));
+    rig.try_ask(1, verification("alice"), PATIENT_US).unwrap();
+    let lost = rig.batch().unwrap().id;
+    rig.pass(1_000_000);
+    assert_eq!(rig.pipeline.poll_given_up(), Some(lost));
+    assert!(matches!(rig.answers()[..], [(1, Err(_))]));
+    assert_eq!(rig.batch(), None);
+    // One that never left is.
+    rig.try_ask(2, verification("bob"), PATIENT_US).unwrap();
+    let unsent = rig.batch().unwrap().id;
+    rig.unreachable(unsent);
+    let again = rig.batch().unwrap().id;
+    rig.pipeline
+        .handle_answer(rig.now_us, again, BatchAnswer::Verified(true));
+    assert_eq!(rig.answers(), [(2, Ok(Reply::Verified(true)))]);
+}
+
+#[test]
 fn what_fails_with_one_replica_is_asked_of_the_next() {
     let mut rig = Rig::new(PipelineConfig {
         replicas: 2,
