@@ -16,7 +16,7 @@ use crate::profile::{Checked, Profile, Run};
 /// The name in every file.
 pub const FORMAT: &str = "signet-plan-check";
 /// The version that is written.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Mixtures that are run where nothing else is said.
 pub const CASES: u32 = 20;
 /// What a mixture is to take of a core, at least and at most.
@@ -152,17 +152,17 @@ fn lengths(is_quick: bool) -> Lengths {
 
 /// Over the cases that count.
 fn checked(cases: &[Case]) -> Option<Checked> {
-    let errors: Vec<f64> = cases
-        .iter()
-        .filter(|case| case.counts())
-        .map(|case| case.error.abs())
-        .collect();
+    let counting = || cases.iter().filter(|case| case.counts());
+    let errors: Vec<f64> = counting().map(|case| case.error.abs()).collect();
+    let cores = || counting().map(|case| case.run.cores);
     let count = errors.len() as f64;
     (!errors.is_empty()).then(|| Checked {
         cases: errors.len() as u64,
         mean: errors.iter().sum::<f64>() / count,
         root_mean_square: (errors.iter().map(|e| e * e).sum::<f64>() / count).sqrt(),
         worst: errors.iter().copied().fold(0.0, f64::max),
+        cores_min: cores().fold(f64::MAX, f64::min),
+        cores_max: cores().fold(0.0, f64::max),
     })
 }
 
@@ -324,9 +324,11 @@ impl Check {
             .filter(|case| case.counts() && case.is_within());
         let percent = signet_page::number::percent;
         format!(
-            "{} of {} mixtures count; mean error {}, worst {}; {} lie in their interval",
+            "{} of {} mixtures count, at {} to {} of a core; mean error {}, worst {}; {} lie in their interval",
             checked.cases,
             self.cases.len(),
+            percent(checked.cores_min),
+            percent(checked.cores_max),
             percent(checked.mean),
             percent(checked.worst),
             within.count()
@@ -416,8 +418,14 @@ mod tests {
             checked: Some(checked),
         };
         let summary = check.summary();
+        let (less, more) = (cases[0].run.cores, cases[1].run.cores);
+        assert_eq!((checked.cores_min, checked.cores_max), (less, more));
         assert!(
-            summary.starts_with("2 of 3 mixtures count; mean error 10%, worst 20%"),
+            summary.starts_with("2 of 3 mixtures count, at "),
+            "{summary}"
+        );
+        assert!(
+            summary.contains("of a core; mean error 10%, worst 20%"),
             "{summary}"
         );
     }

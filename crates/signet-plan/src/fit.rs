@@ -34,16 +34,18 @@ pub struct Price {
 pub struct Fit {
     /// What the server takes for itself, in cores.
     pub base_cores: f64,
+    /// Its standard error.
+    pub base_error_cores: f64,
     /// What a wake-up costs, in microseconds.
     pub wake_us: f64,
+    /// Its standard error.
+    pub wake_error_us: f64,
     /// For how long what else arrives needs no wake-up of its own, in microseconds.
     pub awake_us: f64,
     /// What each thing costs besides; what no run had is not there.
     pub prices: BTreeMap<Event, Price>,
     /// How far runs are from this, as a share: root of the mean square.
     pub residual: f64,
-    /// The most arrivals a second of a run.
-    pub arrivals_max_per_s: f64,
     /// The most cores that a run took.
     pub cores_max: f64,
 }
@@ -91,14 +93,14 @@ impl Fit {
             };
             (*event, price)
         });
-        let arrivals = samples.iter().map(|sample| sample.rates.arrivals_per_s());
         Self {
             base_cores: at(&found, 0),
+            base_error_cores: at(&errors, 0),
             wake_us: at(&found, 1) * US_PER_S,
+            wake_error_us: at(&errors, 1) * US_PER_S,
             awake_us,
             prices: priced.collect(),
             residual,
-            arrivals_max_per_s: arrivals.fold(0.0, f64::max),
             cores_max: measured.iter().copied().fold(0.0, f64::max),
         }
     }
@@ -109,10 +111,12 @@ impl Fit {
     }
 
     /// CPU time of one worker with these rates, in cores, and its standard error from those of
-    /// the prices. What has no price counts nothing here: ask [`Fit::unpriced`] first.
+    /// what it is made of. What has no price counts nothing here: ask [`Fit::unpriced`] first.
     pub fn cores(&self, rates: &Rates) -> (f64, f64) {
-        let wakes = self.wakes_per_s(rates.arrivals_per_s()) * self.wake_us / US_PER_S;
-        let (mut cores, mut square) = (self.base_cores + wakes, 0.0);
+        let wakes_per_s = self.wakes_per_s(rates.arrivals_per_s());
+        let mut cores = self.base_cores + wakes_per_s * self.wake_us / US_PER_S;
+        let wake_error = wakes_per_s * self.wake_error_us / US_PER_S;
+        let mut square = self.base_error_cores.powi(2) + wake_error.powi(2);
         for (event, per_s) in rates.iter() {
             let price = self.prices.get(&event).copied().unwrap_or_default();
             cores += per_s * price.us / US_PER_S;
@@ -432,7 +436,7 @@ mod tests {
             assert!(price.error_us > 0.0, "{event:?}: {price:?}");
         }
         assert!(fit.residual < 0.005, "{fit:?}");
-        assert_eq!(fit.arrivals_max_per_s, 27_000.0);
+        assert!(fit.base_error_cores > 0.0 && fit.wake_error_us > 0.0);
     }
 
     #[test]
@@ -452,6 +456,23 @@ mod tests {
             "{cores} {expected}"
         );
         assert!((cores / expected - 1.0).abs() < 0.08, "{cores} {expected}");
+    }
+
+    #[test]
+    fn base_and_wake_ups_are_as_uncertain_as_they_were_found() {
+        let sure = truth();
+        let unsure = Fit {
+            base_error_cores: 0.000_5,
+            wake_error_us: 1.0,
+            ..truth()
+        };
+        let nothing = Rates::default();
+        assert_eq!(sure.cores(&nothing), (0.002, 0.0));
+        assert_eq!(unsure.cores(&nothing), (0.002, 0.000_5));
+        let some = rates(&[(Event::LegUdp, 2_000.0)]);
+        let wakes_per_s = unsure.wakes_per_s(some.arrivals_per_s());
+        let (_, error) = unsure.cores(&some);
+        assert!((error - (wakes_per_s / 1e6).hypot(0.000_5)).abs() < 1e-12);
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod drive;
 pub mod erlang;
 pub mod event;
 pub mod fit;
+pub mod machine;
 mod page;
 pub mod plan;
 pub mod profile;

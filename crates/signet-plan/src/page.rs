@@ -43,6 +43,7 @@ fn values(plan: &Plan, command: &str) -> Value {
         "title": format!("A plan: {} machines", count(plan.machines)),
         "lead": lead(plan),
         "basis": plan.from,
+        "checked": plan.from.checked.map(|checked| checked.told()),
         "rows": rows(plan),
         "parts": parts(plan).html(),
         "cores": cores(plan).html(),
@@ -133,7 +134,7 @@ fn minute(plan: &Plan) -> Vec<Value> {
         row("TLS handshakes", figure(minute.handshakes)),
         row("of these in full", figure(minute.full_handshakes)),
         row("registrations", figure(minute.registrations)),
-        row("look-ups", figure(minute.lookups)),
+        row("look-ups, the cache being empty", figure(minute.lookups)),
         row("CPU, cores", span(minute.cores, figure)),
         row(
             "all back, with every core in use, after",

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::demand::{Demand, Users};
 use crate::erlang;
 use crate::event::{Event, Rates};
-use crate::profile::{Held, Profile};
+use crate::profile::{Checked, Held, Profile};
 use crate::rates;
 use crate::saving::{self, Saving};
 use crate::widen::{self, Widening};
@@ -13,7 +13,7 @@ use crate::widen::{self, Widening};
 /// The name in every file.
 pub const FORMAT: &str = "signet-plan";
 /// The version that is written.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Standard errors on either side of a figure: 95 % of a normal variable.
 const ERRORS: f64 = 2.0;
 /// More cores than this are no plan but a slip of the pen.
@@ -85,7 +85,7 @@ pub struct Plan {
     pub decided_by: Decides,
     /// CPU time in the busy hour, in cores.
     pub busy_cores: Estimate,
-    /// CPU time while all return, what happens anyway included, in cores.
+    /// CPU time while all return and the cache is empty, what happens anyway included, in cores.
     pub return_cores: Estimate,
     /// What of the busy hour's CPU time goes where, the most first.
     pub parts: Vec<Part>,
@@ -120,8 +120,8 @@ pub struct Basis {
     pub made_unix_s: u64,
     /// Whether it was measured on this machine.
     pub is_own: bool,
-    /// How predictions from it compared with measurements: mean error, as a share.
-    pub mean_error: Option<f64>,
+    /// How predictions from it compared with measurements.
+    pub checked: Option<Checked>,
 }
 
 /// What decides how many machines are needed.
@@ -184,7 +184,7 @@ pub struct Minute {
     pub handshakes: f64,
     /// Of these, those in full.
     pub full_handshakes: f64,
-    /// Look-ups in it.
+    /// Look-ups in the store in it; the cache is empty.
     pub lookups: f64,
     /// CPU time in it, in cores.
     pub cores: Estimate,
@@ -216,9 +216,10 @@ pub(crate) fn sized(
     is_own: bool,
 ) -> Result<(Plan, f64), Refusal> {
     let busy = rates::busy(demand);
-    let returning = rates::returning(demand);
-    let mut storm = busy.clone();
+    let (meanwhile, returning) = (rates::meanwhile(demand), rates::returning(demand));
+    let mut storm = meanwhile.clone();
     storm.add_all(&returning);
+    priced(profile, &busy)?;
     priced(profile, &storm)?;
     let widened = widen::widenings(profile, demand, is_own);
     let wide = widen::share(profile, &widened);
@@ -241,7 +242,7 @@ pub(crate) fn sized(
             cpu_model: profile.machine.cpu_model.clone(),
             made_unix_s: profile.made_unix_s,
             is_own,
-            mean_error: profile.checked.map(|checked| checked.mean),
+            checked: profile.checked,
         },
         demand: demand.clone(),
         machines: alive + u64::from(demand.machines.may_fail),
@@ -259,7 +260,7 @@ pub(crate) fn sized(
             demand,
             (&storm, &returning),
             storm_cost.cores,
-            all_back_s(profile, demand, [&busy, &storm], alive),
+            all_back_s(profile, demand, [&meanwhile, &storm], alive),
         ),
         rates: busy,
         savings: Vec::new(),
@@ -293,14 +294,17 @@ fn cost(profile: &Profile, rates: &Rates, workers: u64, wide: f64) -> Cost {
     // What arrives is spread over the workers, and each is woken up for its own.
     let wakes_per_s = workers * fit.wakes_per_s(rates.arrivals_per_s() / workers);
     let wake_cores = wakes_per_s * fit.wake_us / 1e6;
+    let wake_error = wakes_per_s * fit.wake_error_us / 1e6;
+    // One measured figure for all of them: its error is theirs together.
     let base_cores = workers * fit.base_cores;
+    let base_error = workers * fit.base_error_cores;
     let (later_cores, later_error) = profile.later_cores(rates);
     let mut parts: Vec<(String, f64)> = vec![
         ("wake-ups".to_owned(), wake_cores),
         ("transactions that end".to_owned(), later_cores),
         ("servers with nothing to do".to_owned(), base_cores),
     ];
-    let mut square = later_error.powi(2);
+    let mut square = later_error.powi(2) + wake_error.powi(2) + base_error.powi(2);
     for (event, per_s) in rates.iter() {
         let price = fit.prices.get(&event).copied().unwrap_or_default();
         parts.push((event.title().to_owned(), per_s * price.us / 1e6));
@@ -426,18 +430,23 @@ fn minute(
         registrations: both(&Rates::registrations_per_s),
         handshakes: both(&Rates::handshakes_per_s),
         full_handshakes: both(&|rates| rates.handshakes_per_s() - rates.get(Event::Resumed)),
-        lookups: both(&rates::verified_per_s),
+        lookups: both(&rates::lookups_per_s),
         cores,
         all_back_s,
     }
 }
 
 /// How soon all could be back with every core of these machines in use.
-fn all_back_s(profile: &Profile, demand: &Demand, [busy, storm]: [&Rates; 2], alive: u64) -> f64 {
+fn all_back_s(
+    profile: &Profile,
+    demand: &Demand,
+    [meanwhile, storm]: [&Rates; 2],
+    alive: u64,
+) -> f64 {
     let cores = alive * u64::from(demand.machines.cores);
     let of = |rates: &Rates| cost(profile, rates, cores, 0.0).cores.value;
-    let returning = (of(storm) - of(busy)) * demand.storm.absorb_s as f64;
-    let left = cores as f64 - of(busy);
+    let returning = (of(storm) - of(meanwhile)) * demand.storm.absorb_s as f64;
+    let left = cores as f64 - of(meanwhile);
     if left <= 0.0 {
         f64::MAX
     } else {

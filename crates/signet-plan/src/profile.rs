@@ -15,13 +15,21 @@ use crate::fit::{self, Fit, Sample};
 
 /// The name in every file.
 pub const FORMAT: &str = "signet-plan-profile";
-/// The version that is written and read.
-pub const VERSION: u32 = 1;
+/// The version that is written and read. Version 1 had neither the machine's identifier nor the
+/// errors of base and wake-ups.
+pub const VERSION: u32 = 2;
 /// Larger files are refused unread.
 const FILE_BYTES_MAX: u64 = 1 << 26;
 
-/// Profiles of machines that were measured by the authors.
-pub const SHIPPED: &[(&str, &str)] = &[];
+/// Profiles of these names, each with the text of its file in `profiles`.
+macro_rules! shipped {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../profiles/", $name, ".json")))),*]
+    };
+}
+
+/// Profiles of machines that were measured by the authors, by their names.
+pub const SHIPPED: &[(&str, &str)] = shipped![];
 
 /// What things cost on one machine: what was measured there, and what follows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -41,6 +49,9 @@ pub struct Profile {
     pub made_unix_s: u64,
     /// The machine.
     pub machine: Host,
+    /// Which machine it is among those alike ([`crate::machine::this`]); `None` where it has no
+    /// identifier.
+    pub machine_id: Option<String>,
     /// Whether it was made in a hurry, to show that it works.
     pub is_quick: bool,
     /// How fast the machine was, in the middle.
@@ -153,6 +164,25 @@ pub struct Checked {
     pub root_mean_square: f64,
     /// The worst of them.
     pub worst: f64,
+    /// The least that one of them took, in cores.
+    pub cores_min: f64,
+    /// The most that one of them took, in cores.
+    pub cores_max: f64,
+}
+
+impl Checked {
+    /// What predictions were, in a few words: on how many mixtures, and how busy these kept a
+    /// core.
+    pub fn told(&self) -> String {
+        let percent = signet_page::number::percent;
+        format!(
+            "off by {} on the average of {} mixtures, at {} to {} of a core",
+            percent(self.mean),
+            self.cases,
+            percent(self.cores_min),
+            percent(self.cores_max)
+        )
+    }
 }
 
 impl Profile {
@@ -187,6 +217,16 @@ impl Profile {
     /// Whether it is one that is shipped, and so not of this machine.
     pub fn is_shipped(&self) -> bool {
         SHIPPED.iter().any(|(name, _)| *name == self.name)
+    }
+
+    /// Whether it was measured on this machine: on the one with this identifier, as it is now.
+    /// Machines of one kind differ, so that it is not enough to be alike.
+    pub fn is_of(&self, machine: &Host, id: Option<&str>) -> bool {
+        let is_same = self.machine_id.is_some() && self.machine_id.as_deref() == id;
+        is_same
+            && !self.is_shipped()
+            && self.machine.cpu_model == machine.cpu_model
+            && self.machine.cores == machine.cores
     }
 
     fn parse(name: &str, text: &str) -> Result<Self, Error> {
@@ -323,6 +363,8 @@ fn others() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::testing;
 
@@ -335,20 +377,71 @@ mod tests {
         assert_eq!(Profile::open(&name).unwrap(), profile);
         std::fs::write(&path, "{\"format\": \"signet-load\", \"version\": 1}").unwrap();
         let error = Profile::open(&name).unwrap_err().to_string();
-        assert!(error.contains("no profile of version 1"), "{error}");
+        assert!(error.contains("no profile of version 2"), "{error}");
+        let older = serde_json::to_string(&Profile {
+            version: 1,
+            ..testing::profile()
+        });
+        std::fs::write(&path, older.unwrap()).unwrap();
+        let error = Profile::open(&name).unwrap_err().to_string();
+        assert!(error.contains("no profile of version 2"), "{error}");
+        assert!(error.contains("signet plan calibrate"), "{error}");
         std::fs::remove_file(&path).unwrap();
         let error = Profile::open(&name).unwrap_err().to_string();
         assert!(error.contains("signet plan calibrate"), "{error}");
     }
 
+    /// The names of the files in `profiles`.
+    fn in_the_folder() -> BTreeSet<String> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles");
+        let paths = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        paths
+            .filter(|path| path.extension().is_some_and(|end| end == "json"))
+            .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
+            .collect()
+    }
+
     #[test]
-    fn what_is_shipped_can_be_read() {
+    fn what_is_in_the_folder_is_shipped_can_be_read_and_is_not_yours() {
+        let shipped = SHIPPED.iter().map(|(name, _)| (*name).to_owned());
+        assert_eq!(in_the_folder(), shipped.collect::<BTreeSet<String>>());
         for (name, _) in SHIPPED {
             let profile = Profile::open(name).unwrap();
             assert_eq!(profile.name, *name);
             assert!(profile.is_shipped() && !profile.is_quick, "{name}");
             assert!(!profile.fit.prices.is_empty(), "{name}");
+            let id = profile.machine_id.as_deref();
+            assert!(!profile.is_of(&profile.machine, id), "{name}");
         }
+    }
+
+    #[test]
+    fn the_documents_say_whether_a_profile_is_shipped() {
+        let says_none = |text: &str| text.contains("none is shipped");
+        let plan = include_str!("../../../docs/PLAN.md");
+        assert_eq!(says_none(plan), SHIPPED.is_empty(), "docs/PLAN.md");
+        for (name, _) in SHIPPED {
+            assert!(plan.contains(name), "docs/PLAN.md does not name {name}");
+        }
+    }
+
+    #[test]
+    fn a_machine_that_is_alike_is_another() {
+        let profile = testing::profile();
+        let machine = profile.machine.clone();
+        assert!(profile.is_of(&machine, Some("an id")));
+        assert!(!profile.is_of(&machine, Some("another id")));
+        assert!(!profile.is_of(&machine, None));
+        let mut larger = machine.clone();
+        larger.cores *= 2;
+        assert!(!profile.is_of(&larger, Some("an id")));
+        let nameless = Profile {
+            machine_id: None,
+            ..profile
+        };
+        assert!(!nameless.is_of(&machine, None), "nobody can tell");
     }
 
     fn run(name: &str, per_s: f64, cores: f64, compute_us: f64) -> Run {

@@ -22,13 +22,27 @@ pub fn busy(demand: &Demand) -> Rates {
     rates
 }
 
+/// What happens anyway in a second in which subscribers come back.
+pub fn meanwhile(demand: &Demand) -> Rates {
+    busy(&restarted(demand))
+}
+
 /// What happens in a second in which subscribers come back, besides what happens anyway.
 pub fn returning(demand: &Demand) -> Rates {
+    let demand = &restarted(demand);
     let mut rates = Rates::default();
     let opened_per_s = connected(demand) / demand.storm.absorb_s as f64;
     // Nobody has a nonce that is still good.
     arrive(&mut rates, demand, opened_per_s, demand.storm.resumed, 1.0);
     rates
+}
+
+/// The cache before a database is in the server's memory: after a restart nobody is in it, and
+/// it is reckoned to answer nothing until all are back.
+fn restarted(demand: &Demand) -> Demand {
+    let mut demand = demand.clone();
+    demand.authentication.cached = 0.0;
+    demand
 }
 
 /// Subscribers who are registered.
@@ -49,6 +63,12 @@ pub fn calls_per_s(demand: &Demand) -> f64 {
 /// Digests that are verified in a second.
 pub fn verified_per_s(rates: &Rates) -> f64 {
     rates.get(Event::VerifyOwn) + rates.get(Event::VerifyRemote) + rates.get(Event::VerifyCached)
+}
+
+/// Look-ups in a store in a second, the server's own or a database: not those that a cache
+/// answers.
+pub fn lookups_per_s(rates: &Rates) -> f64 {
+    rates.get(Event::VerifyOwn) + rates.get(Event::VerifyRemote)
 }
 
 fn calls(rates: &mut Rates, demand: &Demand) {
@@ -210,6 +230,22 @@ mod tests {
         let rates = busy(&demand);
         let ratio = rates.get(Event::VerifyCached) / rates.get(Event::VerifyRemote);
         assert!((ratio - 3.0).abs() < 1e-9, "{rates:?}");
+    }
+
+    #[test]
+    fn after_a_restart_the_cache_is_empty() {
+        let demand = demand(|demand| {
+            demand.authentication.users = Users::Database;
+            demand.authentication.cached = 0.95;
+        });
+        for rates in [meanwhile(&demand), returning(&demand)] {
+            assert_eq!(rates.get(Event::VerifyCached), 0.0);
+            assert_eq!(rates.get(Event::VerifyRemote), verified_per_s(&rates));
+            assert_eq!(lookups_per_s(&rates), verified_per_s(&rates));
+        }
+        let (warm, cold) = (busy(&demand), meanwhile(&demand));
+        assert!((verified_per_s(&warm) - verified_per_s(&cold)).abs() < 1e-9);
+        assert!((lookups_per_s(&warm) - 0.05 * lookups_per_s(&cold)).abs() < 1e-9);
     }
 
     #[test]

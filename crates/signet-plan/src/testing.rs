@@ -50,6 +50,7 @@ pub(crate) fn profile() -> Profile {
             kernel: "6.1".to_owned(),
             cpu_model: "A processor".to_owned(),
         },
+        machine_id: Some("an id".to_owned()),
         memory: Memory {
             base: 40e6,
             binding: held(900.0),
@@ -65,11 +66,12 @@ pub(crate) fn profile() -> Profile {
         }),
         fit: Fit {
             base_cores: 0.001,
+            base_error_cores: 0.000_1,
             wake_us: 3.0,
+            wake_error_us: 0.1,
             awake_us: 40.0,
             prices: Event::ALL.map(price).into(),
             residual: 0.05,
-            arrivals_max_per_s: 30_000.0,
             cores_max: 0.4,
         },
         bytes: Event::ALL.map(|event| (event, 1_000.0)).into(),

@@ -66,11 +66,8 @@ fn head(told: &mut String, plan: &Plan) {
         true => "measured on this machine",
         false => "NOT YOURS: measured elsewhere",
     };
-    let checked = match basis.mean_error {
-        Some(error) => format!(
-            "; predictions from it were off by {} on the average",
-            percent(error)
-        ),
+    let checked = match basis.checked {
+        Some(checked) => format!("; predictions from it were {}", checked.told()),
         None => "; its predictions were not checked: signet plan check".to_owned(),
     };
     line(
@@ -263,6 +260,22 @@ mod tests {
         for line in text.lines() {
             assert!(line.chars().count() < 170, "{line}");
         }
+    }
+
+    #[test]
+    fn what_was_checked_says_on_how_many_and_at_what_load() {
+        let mut profile = profile();
+        profile.checked = Some(crate::profile::Checked {
+            cases: 20,
+            mean: 0.07,
+            root_mean_square: 0.08,
+            worst: 0.2,
+            cores_min: 0.06,
+            cores_max: 0.3,
+        });
+        let text = text(&plan(&profile, &demand(|_| {}), true).unwrap());
+        let expected = "off by 7% on the average of 20 mixtures, at 6% to 30% of a core";
+        assert!(text.contains(expected), "{text}");
     }
 
     #[test]

@@ -45,7 +45,9 @@ pub(crate) fn widenings(profile: &Profile, demand: &Demand, is_own: bool) -> Vec
     if !is_own {
         let model = &profile.machine.cpu_model;
         add(
-            format!("the prices are those of another machine ({model})"),
+            format!(
+                "the prices are those of another machine ({model}), or which it is cannot be told"
+            ),
             ELSEWHERE,
         );
     }

@@ -248,6 +248,7 @@ impl Bench {
         let server = self.server(&mixture)?;
         let around = self.around();
         let _gateways = around.answer()?;
+        let before = calibrate::measure(SERVER_CORE, &LOOPS)?;
         let length = kept + lengths.warm_up * 2 + lengths.measure + Duration::from_millis(500);
         let load = self.first(&around, &mixture, length)?;
         std::thread::sleep(lengths.warm_up);
@@ -261,13 +262,17 @@ impl Bench {
         std::thread::sleep((kept + lengths.warm_up).saturating_sub(began.elapsed()));
         let last = self.spent(&server, lengths.measure);
         let told = load.end()?;
+        let after = calibrate::measure(SERVER_CORE, &LOOPS)?;
         let doubts = doubts(&[(&told, per_s, per_s)]);
         if let Some(doubt) = doubts.first() {
             return Err(format!("the long run does not count: {doubt}"));
         }
         let kept_per_s = mixture.rates().kept_per_s();
         Ok(Long {
-            later_us: (last - first) * 1e6 / kept_per_s,
+            first_cores: first,
+            last_cores: last,
+            speeds: [before, after],
+            kept_per_s,
             bytes: (grown / (growth_s * kept_per_s)).max(0.0),
         })
     }
@@ -308,12 +313,18 @@ impl Bench {
     }
 }
 
-/// What the long run showed of a transaction that stays for 64*T1.
+/// What the long run showed of transactions that stay for 64*T1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Long {
-    /// CPU time at its end, in microseconds; below 0 by noise alone.
-    pub later_us: f64,
-    /// What it holds, in bytes.
+    /// CPU time of the server before any transaction ended, in cores.
+    pub first_cores: f64,
+    /// The same once as many end as begin.
+    pub last_cores: f64,
+    /// How fast the machine was before and after the run.
+    pub speeds: [Speed; 2],
+    /// Transactions that began in a second and stayed.
+    pub kept_per_s: f64,
+    /// What one of them holds, in bytes.
     pub bytes: f64,
 }
 
