@@ -2,17 +2,19 @@
 //!
 //! The interval of a figure is that of the mean of its repeats, 95% (Student's t). Two figures
 //! agree where their medians are no further apart than both intervals allow together (the root
-//! of the sum of the squares of their halves), or than what says nothing of such a figure: 2%,
-//! which is as close as the search for a peak comes, or the figure's resolution. A figure
+//! of the sum of the squares of their halves), and no further than the experiment lets repeats
+//! be apart (`spread_max`): the interval of two repeats is so wide that it would allow nearly
+//! anything. Differences of 2% are none, nor are those below the figure's resolution. A figure
 //! that one of the records has from a single repeat has no interval, and is not judged.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
-use measure::statistics::{deviation, student_t_95};
+use measure::statistics::{deviation, quantile, student_t_95};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::experiment::Load;
+use crate::experiment::{Experiment, Load, SPREAD_MAX};
 use crate::page::figures::{Kind, kind_of};
 use crate::record::{CaseResult, Record, figure};
 
@@ -28,6 +30,8 @@ pub struct Comparison {
     pub warnings: Vec<String>,
     /// Figure by figure, in the order of the first record.
     pub rows: Vec<Row>,
+    /// Figures further apart than this share do not agree, however wide their intervals are.
+    pub apart_max: f64,
 }
 
 /// A figure of a case, a server and a load in both records.
@@ -71,8 +75,9 @@ impl Mean {
         Some(Self { median, half })
     }
 
-    fn agrees(self, other: Self, kind: Kind) -> Option<bool> {
-        let allowed = self.half?.hypot(other.half?);
+    fn agrees(self, other: Self, kind: Kind, apart_max: f64) -> Option<bool> {
+        let most = apart_max * self.median.abs();
+        let allowed = self.half?.hypot(other.half?).min(most);
         let nothing = (RESOLUTION_SHARE * self.median.abs()).max(kind.resolution);
         Some((self.median - other.median).abs() <= allowed.max(nothing))
     }
@@ -89,9 +94,11 @@ pub fn compare(a: &Record, b: &Record) -> Result<Comparison, String> {
             a.experiment, b.experiment
         ));
     }
+    let apart_max = spread_max(a).min(spread_max(b));
     let mut comparison = Comparison {
         warnings: warnings(a, b),
         rows: Vec::new(),
+        apart_max,
     };
     for first in &a.results {
         let is_same = |other: &&CaseResult| {
@@ -110,11 +117,17 @@ pub fn compare(a: &Record, b: &Record) -> Result<Comparison, String> {
                 figure: kind.name,
                 a,
                 b,
-                agrees: a.agrees(b, kind),
+                agrees: a.agrees(b, kind, apart_max),
             });
         }
     }
     Ok(comparison)
+}
+
+/// What the experiment of a record allows.
+fn spread_max(record: &Record) -> f64 {
+    let experiment = Experiment::from_text(Path::new("experiment_toml"), &record.experiment_toml);
+    experiment.map_or(SPREAD_MAX, |experiment| experiment.spread_max)
 }
 
 /// A search may begin elsewhere and find the same.
@@ -179,6 +192,19 @@ impl Comparison {
         (judged().filter(|agrees| *agrees).count(), judged().count())
     }
 
+    /// The median of the halves of all intervals that judge, as a share of their figures: how
+    /// little a comparison of these records can tell apart. `None` where none was judged.
+    pub fn half_median_share(&self) -> Option<f64> {
+        let judged = self.rows.iter().filter(|row| row.agrees.is_some());
+        let mut halves: Vec<f64> = judged
+            .flat_map(|row| [row.a, row.b])
+            .filter_map(|mean| Some(mean.half? / mean.median.abs()))
+            .filter(|share| share.is_finite())
+            .collect();
+        halves.sort_by(f64::total_cmp);
+        (!halves.is_empty()).then(|| quantile(&halves, 0.5))
+    }
+
     /// Whether 19 of 20 agree; not where none could be judged.
     pub fn holds(&self) -> bool {
         let (agreeing, judged) = self.agreeing();
@@ -195,6 +221,9 @@ impl Comparison {
             "holds": self.holds(),
             "agreeing": agreeing,
             "judged": judged,
+            "not_judged": self.rows.len() - judged,
+            "half_median_share": self.half_median_share(),
+            "apart_max_share": self.apart_max,
             "agree_min_share": AGREE_MIN,
             "warnings": self.warnings,
             "rows": self.rows,
@@ -228,7 +257,6 @@ impl Comparison {
             );
         }
         let (agreeing, judged) = self.agreeing();
-        let alone = self.rows.len() - judged;
         let _ = match judged {
             0 => writeln!(text, "No figure could be judged."),
             _ => writeln!(
@@ -238,10 +266,20 @@ impl Comparison {
                 AGREE_MIN * 100.0
             ),
         };
+        if let Some(half) = self.half_median_share() {
+            let _ = writeln!(
+                text,
+                "Half of the intervals reach {:.1}% or further around their figure; what is more than \
+                 {:.0}% apart agrees in no case.",
+                half * 100.0,
+                self.apart_max * 100.0
+            );
+        }
+        let alone = self.rows.len() - judged;
         if alone > 0 {
             let _ = writeln!(
                 text,
-                "{alone} more were measured once and have no interval."
+                "{alone} more were measured once, have no interval, and were not judged."
             );
         }
         text
@@ -305,6 +343,21 @@ mod tests {
         // Repeats that happen to be alike make no difference of half a percent.
         assert_eq!(agrees(&[50.0, 50.0, 50.0], &[50.3, 50.3, 50.3]), Some(true));
         assert_eq!(agrees(&[50.0], &[90.0, 91.0]), None);
+    }
+
+    #[test]
+    fn an_interval_of_two_repeats_allows_no_more_than_the_experiment() {
+        // Student's t of two repeats is 12.7: by their intervals these could be alike.
+        assert_eq!(agrees(&[48.0, 52.0], &[68.0, 72.0]), Some(false));
+        assert_eq!(agrees(&[48.0, 52.0], &[54.0, 58.0]), Some(true));
+        let comparison = compare(&record(&[48.0, 52.0]), &record(&[54.0, 58.0])).unwrap();
+        let half = comparison.half_median_share().unwrap();
+        assert!(half > 0.4 && half < 0.6, "{half}");
+        let table = comparison.table(false);
+        assert!(table.contains("more than 15% apart"), "{table}");
+        let once = compare(&record(&[50.0]), &record(&[50.0])).unwrap();
+        assert!(once.table(false).contains("1 more were measured once"));
+        assert_eq!(once.half_median_share(), None);
     }
 
     #[test]

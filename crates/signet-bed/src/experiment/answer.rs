@@ -1,10 +1,15 @@
 //! What a record says of a finding.
 
 use measure::statistics::quantile;
+use signet_page::number::percent;
 
-use super::figures::{in_words, number, value};
+use super::case::Load;
+use super::figures::{in_words, number};
+use super::file::Experiment;
 use super::finding::{Answer, By, Finding, Interval, Verdict};
+use super::found::{Found, found};
 use super::pairs::{Item, Sides};
+use super::pick::Pick;
 use crate::record::{CaseResult, Record};
 
 /// What is taken away from a figure may leave nothing, or less, where both are alike within
@@ -30,12 +35,78 @@ impl Verdict {
     }
 }
 
+/// A figure of one case, or of the best of several.
+#[derive(Clone, Copy, Debug)]
+struct Side<'a> {
+    result: &'a CaseResult,
+    interval: Interval,
+    open: Open,
+}
+
+/// Whether what was found is only an end of what may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Open {
+    /// It may be more: a peak at which the server was not full.
+    up: bool,
+    /// It may be less.
+    down: bool,
+}
+
+/// A ratio, the ends at which it is open, and the words for it.
+#[derive(Clone, Debug)]
+struct Ratio {
+    interval: Interval,
+    open: Open,
+    told: String,
+}
+
+/// Why a case has no figure.
+enum Without {
+    /// The system cannot do it.
+    Cannot(String),
+    /// It was not measured, or does not count.
+    Missing(String),
+}
+
+impl Without {
+    fn why(self) -> String {
+        match self {
+            Self::Cannot(why) | Self::Missing(why) => why,
+        }
+    }
+}
+
+impl Ratio {
+    /// All that it may be.
+    fn opened(&self) -> Interval {
+        Interval {
+            low: if self.open.down {
+                0.0
+            } else {
+                self.interval.low
+            },
+            high: if self.open.up {
+                f64::INFINITY
+            } else {
+                self.interval.high
+            },
+            ..self.interval
+        }
+    }
+}
+
 impl Finding {
-    /// The answer for each system of the record that the finding is asked of.
+    /// The answer for each system of the record that the finding is asked of; none where the
+    /// record is of a form that does not answer it.
     ///
     /// It is yes where the ratio of medians reaches [`Finding::yes_at`] and what the repeats
-    /// allow stays short of [`Finding::no_at`]; no is the same the other way round.
-    pub fn answer(&self, record: &Record) -> Vec<Answer> {
+    /// allow stays short of [`Finding::no_at`]; no is the same the other way round. Where a
+    /// peak is only the least that a server can do, or one of several cases is missing, it is
+    /// what holds whatever these may be.
+    pub fn answer(&self, experiment: &Experiment, record: &Record) -> Vec<Answer> {
+        if record.form.parse().is_ok_and(|form| !self.is_for(form)) {
+            return Vec::new();
+        }
         let mut systems: Vec<&str> = Vec::new();
         for result in &record.results {
             if !systems.contains(&result.system.as_str()) {
@@ -45,26 +116,30 @@ impl Finding {
         systems
             .into_iter()
             .filter(|system| self.systems.is_empty() || self.systems.iter().any(|s| s == system))
-            .map(|system| self.answer_for(record, system))
+            .map(|system| self.answer_for(experiment, record, system))
             .collect()
     }
 
-    fn answer_for(&self, record: &Record, system: &str) -> Answer {
-        let results: Vec<&CaseResult> = record
-            .results
-            .iter()
-            .filter(|result| result.system == system)
-            .collect();
+    fn answer_for(&self, experiment: &Experiment, record: &Record, system: &str) -> Answer {
+        let asked = Asked {
+            finding: self,
+            experiment,
+            results: record
+                .results
+                .iter()
+                .filter(|result| result.system == system)
+                .collect(),
+        };
         let found = match self.by {
-            By::Pairs => self.by_pairs(&results),
-            By::Highest | By::Lowest => self.by_best(&results),
+            By::Pairs => asked.by_pairs(),
+            By::Highest | By::Lowest => asked.by_best(),
         };
         let (verdict, ratio, sentence) = match found {
-            Ok((ratio, sentence)) => (
-                Verdict::of(&ratio, self.yes_at, self.no_at),
-                Some(ratio),
-                sentence,
-            ),
+            Ok(ratio) => {
+                let verdict = self.verdict(&ratio);
+                let sentence = self.sentence(&ratio, verdict);
+                (verdict, Some(ratio.interval), sentence)
+            }
             Err(why) => (Verdict::NotMeasured, None, why),
         };
         Answer {
@@ -75,170 +150,350 @@ impl Finding {
         }
     }
 
-    fn by_pairs(&self, results: &[&CaseResult]) -> Result<(Interval, String), String> {
-        let items = items(results);
-        let pairs = self.pairs(&items);
-        let of_all = pairs.len();
-        let mut ratios = Vec::new();
-        let mut sentence = String::new();
-        let mut missing = None;
-        for pair in pairs {
-            match pair.and_then(|sides| self.ratio(&sides, results)) {
-                Ok((ratio, told)) => {
-                    ratios.push(ratio);
-                    sentence = told;
+    fn verdict(&self, ratio: &Ratio) -> Verdict {
+        let of = |interval: &Interval| {
+            let verdict = Verdict::of(interval, self.yes_at, self.no_at);
+            let is_beyond = self.yes_until.is_some_and(|until| {
+                if self.yes_at > self.no_at {
+                    interval.median > until || interval.high.is_infinite()
+                } else {
+                    interval.median < until || interval.low <= 0.0
                 }
-                Err(why) => missing = missing.or(Some(why)),
+            });
+            match verdict {
+                Verdict::Yes if is_beyond => Verdict::Differently,
+                verdict => verdict,
             }
-        }
-        let Some(first) = ratios.first().copied() else {
-            return Err(missing.unwrap_or_else(|| format!("no case of `{}` was measured", self.of)));
         };
-        if ratios.len() == 1 {
-            return Ok((first, self.with_ratio(sentence, &first)));
-        }
-        let mean = |of: fn(&Interval) -> f64| {
-            let logs: f64 = ratios
-                .iter()
-                .map(|ratio| of(ratio).max(f64::MIN_POSITIVE).ln())
-                .sum();
-            (logs / ratios.len() as f64).exp()
-        };
-        let ratio = Interval {
-            median: mean(|ratio| ratio.median),
-            low: mean(|ratio| ratio.low),
-            high: mean(|ratio| ratio.high),
-            repeats: ratios.iter().map(|ratio| ratio.repeats).min().unwrap_or(0),
-        };
-        let mut each: Vec<f64> = ratios.iter().map(|ratio| ratio.median).collect();
-        each.sort_by(f64::total_cmp);
-        let sentence = format!(
-            "{}, {} of {of_all} pairs of cases, each from {} to {} times; together",
-            in_words(&self.figure).what,
-            ratios.len(),
-            number(quantile(&each, 0.0)),
-            number(quantile(&each, 1.0)),
-        );
-        Ok((ratio, self.with_ratio(sentence, &ratio)))
-    }
-
-    fn by_best(&self, results: &[&CaseResult]) -> Result<(Interval, String), String> {
-        let items = items(results);
-        let none = |pick| format!("no case of `{pick}` was measured");
-        let of = self
-            .best(self.above(&items), results)
-            .ok_or_else(|| none(&self.of))?;
-        let than = self
-            .best(self.below(&items), results)
-            .ok_or_else(|| none(&self.than))?;
-        let ratio = self.divided(&of.1, (&than.0.case.id, &than.1))?;
-        let sentence = self.told((&of.0.case.id, &of.1), (&than.0.case.id, &than.1));
-        Ok((ratio, self.with_ratio(sentence, &ratio)))
-    }
-
-    /// The highest or the lowest of those that were measured.
-    fn best<'i, 'a>(
-        &self,
-        items: impl Iterator<Item = &'i Item<'a>>,
-        results: &[&'a CaseResult],
-    ) -> Option<(&'a CaseResult, Interval)>
-    where
-        'a: 'i,
-    {
-        let measured = items.filter_map(|item| {
-            let result = *results.get(item.nth)?;
-            Some((result, spread(result, &self.figure).ok()?))
-        });
-        let by_median = |a: &(&CaseResult, Interval), b: &(&CaseResult, Interval)| {
-            a.1.median.total_cmp(&b.1.median)
-        };
-        match self.by {
-            By::Lowest => measured.min_by(by_median),
-            By::Highest | By::Pairs => measured.max_by(by_median),
+        match (of(&ratio.interval), of(&ratio.opened())) {
+            // What is only an end of what may be is no evidence.
+            (Verdict::Yes | Verdict::No, Verdict::Differently) => Verdict::NotMeasured,
+            (_, verdict) => verdict,
         }
     }
 
-    /// The ratio of a pair, and what stands above and below.
-    fn ratio(&self, sides: &Sides, results: &[&CaseResult]) -> Result<(Interval, String), String> {
-        let value = |nth: usize| {
-            let result = results
-                .get(nth)
-                .ok_or_else(|| "its case was not measured".to_owned())?;
-            Ok::<_, String>((result.case.id.as_str(), spread(result, &self.figure)?))
-        };
-        let rest = |nth: usize, less: Option<usize>| {
-            let (id, whole) = value(nth)?;
-            let Some(less) = less else {
-                return Ok::<_, String>((id, whole));
-            };
-            let (_, less) = value(less)?;
-            Ok((id, left(&whole, &less)))
-        };
-        let of = rest(sides.of, sides.of_less)?;
-        let mut than = rest(sides.than, sides.than_less)?;
-        if sides.than_less.is_some() {
-            let least = value(sides.than)?.1.median.abs() * LEFT_MIN;
-            let floored = |value: f64| value.max(least);
-            than.1.median = floored(than.1.median);
-            than.1.low = floored(than.1.low);
-            than.1.high = floored(than.1.high);
-        }
-        let ratio = self.divided(&of.1, (than.0, &than.1))?;
-        Ok((ratio, self.told((of.0, &of.1), (than.0, &than.1))))
-    }
-
-    /// One figure over another, as far as the repeats of both allow.
-    fn divided(&self, of: &Interval, than: (&str, &Interval)) -> Result<Interval, String> {
-        let (id, than) = than;
-        if than.low <= 0.0 {
-            let what = in_words(&self.figure).what;
-            return Err(format!("{what} is nothing for {id}, so there is no ratio"));
-        }
-        Ok(Interval {
-            median: of.median / than.median,
-            low: of.low / than.high,
-            high: of.high / than.low,
-            repeats: of.repeats.min(than.repeats),
-        })
-    }
-
-    fn told(&self, of: (&str, &Interval), than: (&str, &Interval)) -> String {
-        let words = in_words(&self.figure);
-        let value = |interval: &Interval| {
-            format!("{} {}", number(interval.median * words.scale), words.unit)
-                .trim_end()
-                .to_owned()
-        };
-        let less = |pick: &Option<super::pick::Pick>| match pick {
-            Some(pick) => format!(" (less that of {pick})"),
-            None => String::new(),
-        };
-        format!(
-            "{}: {} for {}{}, {} for {}{}:",
-            words.what,
-            value(of.1),
-            of.0,
-            less(&self.of_less),
-            value(than.1),
-            than.0,
-            less(&self.than_less),
-        )
-    }
-
-    fn with_ratio(&self, sentence: String, ratio: &Interval) -> String {
-        let within = if ratio.repeats > 1 {
-            format!("{} to {}", number(ratio.low), number(ratio.high))
+    fn sentence(&self, ratio: &Ratio, verdict: Verdict) -> String {
+        let interval = &ratio.interval;
+        let within = if interval.repeats > 1 {
+            format!("{} to {}", number(interval.low), number(interval.high))
         } else {
             "measured once".to_owned()
+        };
+        let end = match (ratio.open.up, ratio.open.down) {
+            (false, false) => "",
+            (true, false) => "at least ",
+            (false, true) => "at most ",
+            (true, true) => "perhaps ",
         };
         let paper = match self.published {
             Some(published) => format!("; the paper has {}", number(published)),
             None => String::new(),
         };
+        let evidence = match verdict {
+            Verdict::NotMeasured => {
+                "; what is known only as the least or the most that it can be is no evidence"
+            }
+            Verdict::Yes | Verdict::No | Verdict::Differently => "",
+        };
         format!(
-            "{sentence} {} times ({within}){paper}",
-            number(ratio.median)
+            "{} {end}{} times ({within}){paper}{evidence}",
+            ratio.told,
+            number(interval.median)
         )
+    }
+}
+
+/// A finding and what was measured of one system.
+struct Asked<'a> {
+    finding: &'a Finding,
+    experiment: &'a Experiment,
+    results: Vec<&'a CaseResult>,
+}
+
+impl<'a> Asked<'a> {
+    fn by_pairs(&self) -> Result<Ratio, String> {
+        let items = items(&self.results);
+        let pairs = self.finding.pairs(&items);
+        let of_all = pairs.len();
+        let mut ratios = Vec::new();
+        let mut cannot = None;
+        for pair in pairs {
+            match pair
+                .map_err(Without::Missing)
+                .and_then(|sides| self.ratio(&sides))
+            {
+                Ok(ratio) => ratios.push(ratio),
+                Err(Without::Cannot(why)) => cannot = cannot.or(Some(why)),
+                Err(Without::Missing(why)) if of_all > 1 => {
+                    return Err(format!(
+                        "not all {of_all} pairs of cases have figures: {why}"
+                    ));
+                }
+                Err(Without::Missing(why)) => return Err(why),
+            }
+        }
+        let first = ratios.first().cloned().ok_or_else(|| {
+            cannot.unwrap_or_else(|| format!("no case of `{}` was measured", self.finding.of))
+        })?;
+        let of_pairs = format!("{} of {of_all} pairs of cases", ratios.len());
+        if ratios.len() == 1 {
+            return Ok(match of_all {
+                1 => first,
+                _ => Ratio {
+                    told: format!("{of_pairs}, {}", first.told),
+                    ..first
+                },
+            });
+        }
+        let mean = |of: fn(&Interval) -> f64| {
+            let logs: f64 = ratios
+                .iter()
+                .map(|ratio| of(&ratio.interval).max(f64::MIN_POSITIVE).ln())
+                .sum();
+            (logs / ratios.len() as f64).exp()
+        };
+        let repeats = ratios.iter().map(|ratio| ratio.interval.repeats);
+        let mut each: Vec<f64> = ratios.iter().map(|ratio| ratio.interval.median).collect();
+        each.sort_by(f64::total_cmp);
+        let words = in_words(&self.finding.figure);
+        Ok(Ratio {
+            interval: Interval {
+                median: mean(|interval| interval.median),
+                low: mean(|interval| interval.low),
+                high: mean(|interval| interval.high),
+                repeats: repeats.min().unwrap_or(0),
+            },
+            open: Open {
+                up: ratios.iter().any(|ratio| ratio.open.up),
+                down: ratios.iter().any(|ratio| ratio.open.down),
+            },
+            told: format!(
+                "{}, {of_pairs}, {}each from {} to {} times; together",
+                words.what,
+                self.loads(&items),
+                number(quantile(&each, 0.0)),
+                number(quantile(&each, 1.0)),
+            ),
+        })
+    }
+
+    /// The loads of both sides, where each is one and they are not the same.
+    fn loads(&self, items: &[Item<'_>]) -> String {
+        let told = |mut loads: Vec<String>| {
+            loads.sort();
+            loads.dedup();
+            loads.join(" and ")
+        };
+        let above = told(self.finding.above(items).map(|it| at(it.load)).collect());
+        let below = told(self.finding.below(items).map(|it| at(it.load)).collect());
+        if above == below {
+            format!("{above}, ")
+        } else {
+            format!("{above} over {below}, ")
+        }
+    }
+
+    fn by_best(&self) -> Result<Ratio, String> {
+        let items = items(&self.results);
+        let (of, of_cases) = self.best(self.finding.above(&items), &self.finding.of)?;
+        let (than, than_cases) = self.best(self.finding.below(&items), &self.finding.than)?;
+        let ratio = self
+            .divided(&of, &than, (false, false))
+            .map_err(Without::why)?;
+        Ok(Ratio {
+            told: format!("{of_cases} over {than_cases}, {}", ratio.told),
+            ..ratio
+        })
+    }
+
+    /// The highest or the lowest of those that were measured, and how many these are. Where
+    /// others have no figure, the best may be better.
+    fn best<'i>(
+        &self,
+        items: impl Iterator<Item = &'i Item<'a>>,
+        pick: &Pick,
+    ) -> Result<(Side<'a>, String), String>
+    where
+        'a: 'i,
+    {
+        let mut measured: Vec<Side<'a>> = Vec::new();
+        let mut missing = None;
+        let mut of_all = 0;
+        for item in items {
+            match self.side(item.nth) {
+                Ok(side) => {
+                    of_all += 1;
+                    measured.push(side);
+                }
+                Err(Without::Cannot(_)) => {}
+                Err(Without::Missing(why)) => {
+                    of_all += 1;
+                    missing = missing.or(Some(why));
+                }
+            }
+        }
+        let count = measured.len();
+        let is_open = missing.is_some();
+        let up = measured.iter().any(|side| side.open.up);
+        let is_lowest = self.finding.by == By::Lowest;
+        let by_median =
+            |a: &Side<'_>, b: &Side<'_>| a.interval.median.total_cmp(&b.interval.median);
+        let sides = measured.into_iter();
+        let best = if is_lowest {
+            sides.min_by(by_median)
+        } else {
+            sides.max_by(by_median)
+        };
+        let mut best = best.ok_or_else(|| {
+            missing.unwrap_or_else(|| format!("no case of `{pick}` was measured"))
+        })?;
+        // A peak that may be higher may be the highest; the lowest alone can be higher itself.
+        best.open.up |= (is_open || up) && !is_lowest;
+        best.open.down |= is_open && is_lowest;
+        Ok((best, format!("{count} of {of_all} cases")))
+    }
+
+    /// What was found of a case.
+    fn side(&self, nth: usize) -> Result<Side<'a>, Without> {
+        let missing = |why: &str| Without::Missing(why.to_owned());
+        let result = *self
+            .results
+            .get(nth)
+            .ok_or_else(|| missing("its case was not measured"))?;
+        let id = &result.case.id;
+        let (interval, is_least) = match found(self.experiment, result, &self.finding.figure) {
+            Found::Settled(interval) => (interval, false),
+            Found::AtLeast(interval) => (interval, true),
+            Found::Impossible => {
+                let why = self.experiment.reason_against(&result.system, &result.case);
+                let why = why.unwrap_or("the system cannot do it");
+                return Err(Without::Cannot(format!("{id} was not measured: {why}")));
+            }
+            other => return Err(Without::Missing(self.missing(result, &other))),
+        };
+        Ok(Side {
+            result,
+            interval,
+            open: Open {
+                up: is_least,
+                down: false,
+            },
+        })
+    }
+
+    /// Why a case has no figure.
+    fn missing(&self, result: &CaseResult, found: &Found) -> String {
+        let id = &result.case.id;
+        match found {
+            Found::NotSettled => format!(
+                "{id} {} is not settled: its repeats are further apart than {}",
+                at(&result.load),
+                percent(self.experiment.spread_max)
+            ),
+            Found::InDoubt => {
+                let mut reservations = result.repeats.iter().flat_map(|one| one.reservations());
+                match reservations.next() {
+                    Some(doubt) => format!("{id} {} is in doubt: {doubt}", at(&result.load)),
+                    None => format!("{id} {} is in doubt", at(&result.load)),
+                }
+            }
+            Found::ByThreads => format!(
+                "{id} {} was taken apart by threads alone, which cannot tell these components",
+                at(&result.load)
+            ),
+            Found::Settled(_) | Found::AtLeast(_) | Found::NotMeasured | Found::Impossible => {
+                let why = result.missed.as_deref().unwrap_or("no repeat counts");
+                format!("{id} was not measured: {why}")
+            }
+        }
+    }
+
+    /// The ratio of a pair, and what stands above and below.
+    fn ratio(&self, sides: &Sides) -> Result<Ratio, Without> {
+        let rest = |nth: usize, less: Option<usize>| {
+            let mut whole = self.side(nth)?;
+            if let Some(less) = less {
+                let less = self.side(less)?;
+                whole.interval = left(&whole.interval, &less.interval);
+                whole.open.down |= less.open.up;
+            }
+            Ok::<_, Without>(whole)
+        };
+        let of = rest(sides.of, sides.of_less)?;
+        let mut than = rest(sides.than, sides.than_less)?;
+        if sides.than_less.is_some() {
+            let least = self.side(sides.than)?.interval.median.abs() * LEFT_MIN;
+            let floored = |value: f64| value.max(least);
+            than.interval.median = floored(than.interval.median);
+            than.interval.low = floored(than.interval.low);
+            than.interval.high = floored(than.interval.high);
+        }
+        let are_less = (sides.of_less.is_some(), sides.than_less.is_some());
+        self.divided(&of, &than, are_less)
+    }
+
+    /// One figure over another, as far as the repeats of both allow.
+    fn divided(
+        &self,
+        of: &Side<'_>,
+        than: &Side<'_>,
+        are_less: (bool, bool),
+    ) -> Result<Ratio, Without> {
+        let (above, below) = (&of.interval, &than.interval);
+        if below.low <= 0.0 {
+            let what = in_words(&self.finding.figure).what;
+            let id = &than.result.case.id;
+            return Err(Without::Missing(format!(
+                "{what} is nothing for {id}, so there is no ratio"
+            )));
+        }
+        Ok(Ratio {
+            interval: Interval {
+                median: above.median / below.median,
+                low: above.low / below.high,
+                high: above.high / below.low,
+                repeats: above.repeats.min(below.repeats),
+            },
+            open: Open {
+                up: of.open.up || than.open.down,
+                down: of.open.down || than.open.up,
+            },
+            told: self.told(of, than, are_less),
+        })
+    }
+
+    fn told(&self, of: &Side<'_>, than: &Side<'_>, are_less: (bool, bool)) -> String {
+        let words = in_words(&self.finding.figure);
+        let side = |side: &Side<'_>, pick: &Option<Pick>, is_less: bool| {
+            let end = match (side.open.up, side.open.down) {
+                (true, _) => "at least ",
+                (false, true) => "at most ",
+                (false, false) => "",
+            };
+            let value = number(side.interval.median * words.scale);
+            let unit = words.unit;
+            let value = format!("{end}{value} {unit}").trim_end().to_owned();
+            let less = match pick {
+                Some(pick) if is_less => format!(" (less that of {pick})"),
+                _ => String::new(),
+            };
+            let load = at(&side.result.load);
+            format!("{value} for {} {load}{less}", side.result.case.id)
+        };
+        format!(
+            "{}: {}, {}:",
+            words.what,
+            side(of, &self.finding.of_less, are_less.0),
+            side(than, &self.finding.than_less, are_less.1),
+        )
+    }
+}
+
+/// A load in words.
+fn at(load: &Load) -> String {
+    match load {
+        Load::Peak { .. } => "at its peak".to_owned(),
+        Load::Rate { per_s, .. } => format!("at {}/s", number(*per_s)),
     }
 }
 
@@ -252,41 +507,6 @@ fn items<'a>(results: &[&'a CaseResult]) -> Vec<Item<'a>> {
             nth,
         })
         .collect()
-}
-
-/// The median of the repeats that count, their lowest and their highest; or why there is none.
-pub(super) fn spread(result: &CaseResult, figure: &str) -> Result<Interval, String> {
-    let mut values: Vec<f64> = result
-        .repeats
-        .iter()
-        .filter(|repeat| repeat.counts_for(figure))
-        .filter_map(|repeat| value(repeat, figure))
-        .filter(|value| value.is_finite())
-        .collect();
-    values.sort_by(f64::total_cmp);
-    let (Some(&low), Some(&high)) = (values.first(), values.last()) else {
-        let why = match &result.missed {
-            Some(missed) => missed.clone(),
-            None => "no repeat counts".to_owned(),
-        };
-        return Err(format!("{} was not measured: {why}", result.case.id));
-    };
-    Ok(Interval {
-        median: median(&values),
-        low,
-        high,
-        repeats: values.len(),
-    })
-}
-
-fn median(sorted: &[f64]) -> f64 {
-    let half = sorted.len() / 2;
-    let at = |nth: usize| sorted.get(nth).copied().unwrap_or(0.0);
-    if sorted.len() % 2 == 1 {
-        at(half)
-    } else {
-        f64::midpoint(at(half.saturating_sub(1)), at(half))
-    }
 }
 
 /// What is left of one figure without another.

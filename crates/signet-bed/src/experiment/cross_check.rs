@@ -1,22 +1,23 @@
-//! Whether peaks agree with what costs at a common rate let expect.
+//! Whether peaks are what calls cost below them lets expect.
 
 use serde::Serialize;
 
-use super::answer::spread;
 use super::case::Load;
+use super::file::Experiment;
 use super::finding::CrossCheck;
-use crate::record::{CaseResult, Record, figure};
+use super::found::{FULL, cores_max, counted, found, has_full_load};
+use crate::record::{Bound, CaseResult, Record, Repeat, figure};
 
 /// What a system's peaks are held against.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Checked {
     /// The system.
     pub system: String,
-    /// Case by case, those that have both figures.
+    /// Case by case, those that have both a peak and a cost.
     pub rows: Vec<CheckedRow>,
-    /// The mean of their errors as a share; `None` where there is no row.
+    /// The mean of the errors of those that count, as a share; `None` where none does.
     pub error_mean: Option<f64>,
-    /// The same of what two rates let expect; `None` where no row has two.
+    /// The same of what two rates let expect; `None` where no row that counts has two.
     pub drawn_out_error_mean: Option<f64>,
 }
 
@@ -25,18 +26,35 @@ pub struct Checked {
 pub struct CheckedRow {
     /// The case.
     pub case_id: String,
-    /// CPU time of the server for a call at the common rate, in microseconds.
+    /// The rate of the cost, a second.
+    pub common_per_s: f64,
+    /// CPU time of the server for a call at that rate, in microseconds.
     pub cost_us: f64,
-    /// Cores that the server took at its peak.
+    /// The cores that the server may have.
     pub cores: f64,
     /// The peak that these let expect, a second.
     pub expected_per_s: f64,
     /// The peak that was found.
     pub found_per_s: f64,
+    /// The cores that the server took there.
+    pub cores_found: f64,
     /// How far the expected is from the found, as a share of the found.
     pub error: f64,
     /// What two rates below the peak let expect; `None` where fewer were measured.
     pub drawn_out: Option<DrawnOut>,
+    /// Why the found peak is not the server's, where it is not: then nothing is to be learnt of
+    /// the expected, and the row does not count.
+    pub outside: Option<Outside>,
+}
+
+/// What left a server room at its peak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outside {
+    /// The load was full.
+    Load,
+    /// Neither was full.
+    Neither,
 }
 
 /// A peak on the line through the cores that two rates took. A server that is idle between two
@@ -57,55 +75,65 @@ pub struct DrawnOut {
 impl CrossCheck {
     /// Holds peaks against costs, for each system of the record.
     ///
-    /// A peak is expected where the cores that the server took there are used up by calls
-    /// that cost what they cost at the common rate. The cores are those that were taken and
-    /// not all that there were: a peak may be bounded by the load, and the question is
-    /// whether a call costs the same at both rates.
-    pub fn check(&self, record: &Record) -> Vec<Checked> {
-        let mut checked: Vec<Checked> = Vec::new();
+    /// A peak is expected where the cores that the server may have are used up by calls that
+    /// cost what they cost at the common rate. Nothing that was measured at a peak is part of
+    /// what is expected of it, so that a search that ended too early or too late shows.
+    pub fn check(&self, experiment: &Experiment, record: &Record) -> Vec<Checked> {
+        let mut systems: Vec<&str> = Vec::new();
         for result in &record.results {
-            if !checked.iter().any(|known| known.system == result.system) {
-                checked.push(Checked {
-                    system: result.system.clone(),
-                    rows: Vec::new(),
-                    error_mean: None,
-                    drawn_out_error_mean: None,
-                });
+            if !systems.contains(&result.system.as_str()) {
+                systems.push(&result.system);
             }
         }
-        for known in &mut checked {
-            let of_system = |result: &&CaseResult| {
-                result.system == known.system && self.pick.fits(&result.case.labels)
+        let of_system = |system: &str| {
+            let results = record.results.iter();
+            let is_asked = |result: &&CaseResult| {
+                result.system == system && self.pick.fits(&result.case.labels)
             };
-            let results: Vec<&CaseResult> = record.results.iter().filter(of_system).collect();
-            known.rows = self.rows(&results);
-            known.error_mean = mean(known.rows.iter().map(|row| row.error));
-            let drawn_out = known.rows.iter().filter_map(|row| row.drawn_out);
-            known.drawn_out_error_mean = mean(drawn_out.map(|drawn_out| drawn_out.error));
-        }
-        checked
+            let results: Vec<&CaseResult> = results.filter(is_asked).collect();
+            let rows = self.rows(experiment, &results);
+            let counting = || rows.iter().filter(|row| row.outside.is_none());
+            Checked {
+                system: system.to_owned(),
+                error_mean: mean(counting().map(|row| row.error)),
+                drawn_out_error_mean: mean(counting().filter_map(|row| Some(row.drawn_out?.error))),
+                rows,
+            }
+        };
+        systems.into_iter().map(of_system).collect()
     }
 
-    fn rows(&self, results: &[&CaseResult]) -> Vec<CheckedRow> {
+    fn rows(&self, experiment: &Experiment, results: &[&CaseResult]) -> Vec<CheckedRow> {
         let peaks = results
             .iter()
             .filter(|result| matches!(result.load, Load::Peak { .. }));
         peaks
             .filter_map(|peak| {
-                let common = results.iter().find(|result| {
-                    result.case.id == peak.case.id && self.is_common(&result.load)
-                })?;
-                let of_case = results
+                let of_case: Vec<&CaseResult> = results
                     .iter()
-                    .filter(|result| result.case.id == peak.case.id);
-                row(peak, common, &drawn(of_case.copied()))
+                    .copied()
+                    .filter(|result| result.case.id == peak.case.id)
+                    .collect();
+                row(experiment, peak, self.common(&of_case)?, &of_case)
             })
             .collect()
     }
 
-    pub(super) fn is_common(&self, load: &Load) -> bool {
-        matches!(load, Load::Rate { per_s, .. } if *per_s == self.rate_per_s)
+    /// The result at the first of the common rates that a case has.
+    fn common<'a>(&self, of_case: &[&'a CaseResult]) -> Option<&'a CaseResult> {
+        self.rate_per_s.0.iter().find_map(|rate| {
+            let mut results = of_case.iter().copied();
+            results.find(|result| is_rate(&result.load, *rate))
+        })
     }
+
+    pub(super) fn is_common(&self, load: &Load) -> bool {
+        self.rate_per_s.0.iter().any(|rate| is_rate(load, *rate))
+    }
+}
+
+fn is_rate(load: &Load, rate: f64) -> bool {
+    matches!(load, Load::Rate { per_s, .. } if *per_s == rate)
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
@@ -113,13 +141,26 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-fn median(result: &CaseResult, name: &str) -> Option<f64> {
-    spread(result, name).ok().map(|found| found.median)
-}
-
-/// Rates of a case and the cores that they took, from the lowest.
-fn drawn<'a>(of_case: impl Iterator<Item = &'a CaseResult>) -> Vec<(f64, f64)> {
+fn row(
+    experiment: &Experiment,
+    peak: &CaseResult,
+    common: &CaseResult,
+    of_case: &[&CaseResult],
+) -> Option<CheckedRow> {
+    let median = |result: &CaseResult, name: &str| {
+        found(experiment, result, name)
+            .known()
+            .map(|interval| interval.median)
+    };
+    let cost_us = median(common, figure::SERVER_CPU_US)?;
+    let found_per_s = median(peak, figure::RATE_PER_S)?;
+    let cores_found = median(peak, figure::SERVER_CORES)?;
+    if cost_us <= 0.0 || found_per_s <= 0.0 {
+        return None;
+    }
+    let cores = cores_max(peak);
     let mut points: Vec<(f64, f64)> = of_case
+        .iter()
         .filter(|result| matches!(result.load, Load::Rate { .. }))
         .filter_map(|result| {
             // Where more is asked for than is done, the cores are full and say nothing.
@@ -127,42 +168,51 @@ fn drawn<'a>(of_case: impl Iterator<Item = &'a CaseResult>) -> Vec<(f64, f64)> {
             let per_s = median(result, figure::RATE_PER_S)?;
             Some((per_s, median(result, figure::SERVER_CORES)?))
         })
+        .filter(|(_, taken)| *taken < FULL * cores)
         .collect();
     points.sort_by(|one, other| one.0.total_cmp(&other.0));
-    points
-}
-
-fn row(peak: &CaseResult, common: &CaseResult, points: &[(f64, f64)]) -> Option<CheckedRow> {
-    let cost_us = median(common, figure::SERVER_CPU_US)?;
-    let cores = median(peak, figure::SERVER_CORES)?;
-    let found_per_s = median(peak, figure::RATE_PER_S)?;
-    if cost_us <= 0.0 || found_per_s <= 0.0 {
-        return None;
-    }
     let error = |expected_per_s: f64| (expected_per_s - found_per_s).abs() / found_per_s;
     let expected_per_s = cores * 1e6 / cost_us;
     Some(CheckedRow {
         case_id: peak.case.id.clone(),
+        common_per_s: match common.load {
+            Load::Rate { per_s, .. } => per_s,
+            Load::Peak { .. } => return None,
+        },
         cost_us,
         cores,
         expected_per_s,
         found_per_s,
+        cores_found,
         error: error(expected_per_s),
-        drawn_out: drawn_out(points, cores, found_per_s).map(|drawn_out| DrawnOut {
+        drawn_out: drawn_out(&points, cores).map(|drawn_out| DrawnOut {
             error: error(drawn_out.expected_per_s),
             ..drawn_out
         }),
+        outside: outside(peak),
     })
 }
 
-/// The line through the two highest rates below the peak, at the cores of the peak.
-fn drawn_out(points: &[(f64, f64)], cores: f64, found_per_s: f64) -> Option<DrawnOut> {
-    let below: Vec<(f64, f64)> = points
-        .iter()
-        .copied()
-        .filter(|(per_s, _)| *per_s < found_per_s)
-        .collect();
-    let [.., low, high] = below.as_slice() else {
+/// Why a peak is not the server's.
+fn outside(peak: &CaseResult) -> Option<Outside> {
+    let of = |repeat: &Repeat| {
+        let cores = repeat.figures.get(figure::SERVER_CORES);
+        let has_room = cores.is_some_and(|cores| *cores < FULL * cores_max(peak));
+        match repeat.bound {
+            Some(Bound::Server) => None,
+            Some(Bound::Load) => Some(Outside::Load),
+            Some(Bound::Neither) | None if !has_room => None,
+            Some(Bound::Neither) | None if has_full_load(repeat) => Some(Outside::Load),
+            Some(Bound::Neither) | None => Some(Outside::Neither),
+        }
+    };
+    counted(peak, figure::RATE_PER_S).find_map(of)
+}
+
+/// The line through the two highest rates at which the server was not full, at the cores that
+/// it may have.
+fn drawn_out(points: &[(f64, f64)], cores: f64) -> Option<DrawnOut> {
+    let [.., low, high] = points else {
         return None;
     };
     let slope = (high.1 - low.1) / (high.0 - low.0);

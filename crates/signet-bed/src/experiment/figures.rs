@@ -77,6 +77,24 @@ pub fn in_words(name: &str) -> Words {
     }
 }
 
+/// Differences smaller than this, in the unit of the record, say nothing, however small the
+/// figure is.
+pub(crate) fn resolution(name: &str) -> f64 {
+    match name {
+        figure::SERVER_CPU_US | figure::DATABASE_CPU_US => 0.5,
+        // A sample more or less, of some thousand calls.
+        name if is_of_profile(name) => 2.0,
+        figure::SERVER_CORES | figure::DATABASE_CORES | figure::LOAD_CORES => 0.02,
+        figure::SERVER_MEMORY_BYTES => 1_048_576.0,
+        figure::FAILED_SHARE => 0.005,
+        figure::RETRANSMISSIONS => 0.01,
+        figure::DATABASE_BITS_PER_S => 10_000.0,
+        figure::RATE_PER_S | figure::CONCURRENT_MAX => 1.0,
+        // Delays.
+        _ => 0.1,
+    }
+}
+
 /// A number with three digits that count, thousands apart.
 pub fn number(value: f64) -> String {
     let size = value.abs();

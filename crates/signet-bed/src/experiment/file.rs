@@ -30,7 +30,8 @@ pub struct Experiment {
     pub paper: Option<Paper>,
     /// Systems under test where the command line names none: `signet`, `kamailio`.
     pub systems: Vec<String>,
-    /// A figure is not settled where (highest - lowest) / median of its repeats exceeds this.
+    /// A figure is not settled where its two repeats are further apart than this share of their
+    /// median, or half of the 95% interval of more repeats is wider.
     #[serde(default = "spread_max")]
     pub spread_max: f64,
     /// Within a quarter of an hour.
@@ -217,8 +218,11 @@ pub struct PeakRule {
     pub guess_per_s: f64,
 }
 
+/// [`Experiment::spread_max`] where a file says nothing.
+pub(crate) const SPREAD_MAX: f64 = 0.15;
+
 fn spread_max() -> f64 {
-    0.15
+    SPREAD_MAX
 }
 
 fn once() -> u32 {

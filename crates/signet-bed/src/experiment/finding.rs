@@ -1,8 +1,12 @@
 //! What a paper found, as statements that a record answers.
 
+use std::fmt;
+
+use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::at::At;
+use super::file::Form;
 use super::pick::Pick;
 
 /// A statement and the ratio that it stands or falls by.
@@ -37,11 +41,24 @@ pub struct Finding {
     /// The ratio from which, on the other side, it is no. Between the two it is
     /// "differently".
     pub no_at: f64,
+    /// The ratio beyond which it is "differently" again, of a statement with a size: "about
+    /// four times".
+    pub yes_until: Option<f64>,
     /// The ratio in the paper, where its text has one.
     pub published: Option<f64>,
+    /// The forms that answer it; both where none is named.
+    #[serde(default)]
+    pub forms: Vec<Form>,
     /// The systems that it is asked of; all where none is named.
     #[serde(default)]
     pub systems: Vec<String>,
+}
+
+impl Finding {
+    /// Whether a form answers it.
+    pub fn is_for(&self, form: Form) -> bool {
+        self.forms.is_empty() || self.forms.contains(&form)
+    }
 }
 
 /// How sets of cases are compared.
@@ -66,13 +83,14 @@ pub enum Verdict {
     Yes,
     /// Not so.
     No,
-    /// Between the bounds, or the repeats disagree.
+    /// Between the bounds, beyond the last, or the repeats disagree.
     Differently,
-    /// A case of it has no figure that counts.
+    /// A case of it has no figure that counts, or one that is only the least or the most that
+    /// it can be, and more is needed.
     NotMeasured,
 }
 
-/// A median and its lowest and highest.
+/// A median and the ends of what its repeats allow.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
     /// Of medians.
@@ -102,8 +120,8 @@ pub struct Answer {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CrossCheck {
-    /// The common rate, a second.
-    pub rate_per_s: f64,
+    /// The common rate, a second; of several, a case's is the first that it has.
+    pub rate_per_s: CommonRates,
     /// The cases; all that have both where nothing is said.
     #[serde(default, rename = "where")]
     pub pick: Pick,
@@ -113,4 +131,40 @@ pub struct CrossCheck {
     pub published: Option<f64>,
     /// Where the paper says so.
     pub place: String,
+}
+
+/// The common rates of a cross-check: a number, or a list of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CommonRates(pub Vec<f64>);
+
+impl<'de> Deserialize<'de> for CommonRates {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(RatesVisitor)
+    }
+}
+
+struct RatesVisitor;
+
+impl<'de> Visitor<'de> for RatesVisitor {
+    type Value = CommonRates;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a rate as a number, or a list of them")
+    }
+
+    fn visit_f64<E>(self, rate: f64) -> Result<CommonRates, E> {
+        Ok(CommonRates(vec![rate]))
+    }
+
+    fn visit_i64<E>(self, rate: i64) -> Result<CommonRates, E> {
+        Ok(CommonRates(vec![rate as f64]))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<CommonRates, A::Error> {
+        let mut rates = Vec::new();
+        while let Some(rate) = list.next_element::<f64>()? {
+            rates.push(rate);
+        }
+        Ok(CommonRates(rates))
+    }
 }

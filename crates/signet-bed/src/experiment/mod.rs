@@ -13,6 +13,7 @@ mod expand;
 mod figures;
 mod file;
 mod finding;
+mod found;
 mod fragment;
 mod library;
 mod pairs;
@@ -27,11 +28,14 @@ pub use case::{
     Suite, Transport,
 };
 pub use check::SYSTEMS;
-pub use cross_check::{Checked, CheckedRow, DrawnOut};
+pub use cross_check::{Checked, CheckedRow, DrawnOut, Outside};
 pub use drawing::{Drawing, DrawingKind, RATE};
+pub(crate) use figures::resolution;
 pub use figures::{COMPONENTS, Words, in_words, is_of_profile, number, value};
+pub(crate) use file::SPREAD_MAX;
 pub use file::{Axis, AxisValue, Experiment, Form, LoadRule, NotFor, Paper, PeakRule, Plan};
-pub use finding::{Answer, By, CrossCheck, Finding, Interval, Verdict};
+pub use finding::{Answer, By, CommonRates, CrossCheck, Finding, Interval, Verdict};
+pub(crate) use found::{Found, counted, found, geometric_mean, is_not_full, median};
 pub use fragment::{AgentsFragment, Fragment, SecurityFragment};
 pub use library::SHIPPED;
 pub use pick::{Pick, Places};

@@ -4,9 +4,8 @@ use serde::Serialize;
 use signet_page::number;
 
 use super::figures::{Kind, kind_of};
-use super::found::{Found, found, geometric_mean};
 use super::names::{self, Names};
-use crate::experiment::{Experiment, Load};
+use crate::experiment::{Experiment, Found, Load, found, geometric_mean};
 use crate::record::{CaseResult, Record, figure};
 
 /// The system that ratios are of.
@@ -95,12 +94,32 @@ fn together(record: &Record) -> Vec<Together<'_>> {
     all
 }
 
-/// What is told of a case at a load: its main figure, and what drawings and findings use.
-fn told_figures(experiment: &Experiment, result: &CaseResult) -> Vec<Kind> {
-    let main = match result.load {
-        Load::Peak { .. } => figure::RATE_PER_S,
-        Load::Rate { .. } => figure::SERVER_CPU_US,
+/// What is told of a peak: the rate, and what server, load and database took of their cores.
+const OF_A_PEAK: [&str; 4] = [
+    figure::RATE_PER_S,
+    figure::SERVER_CORES,
+    figure::LOAD_CORES,
+    figure::DATABASE_CORES,
+];
+
+/// What is told of a case at a load: its main figures, and what drawings and findings use.
+fn told_figures(experiment: &Experiment, together: &Together<'_>) -> Vec<Kind> {
+    let result = together.first;
+    let main: &[&str] = match result.load {
+        Load::Peak { .. } => &OF_A_PEAK,
+        Load::Rate { .. } => &[figure::SERVER_CPU_US],
     };
+    // Not every case has a database.
+    let is_there = |name: &&str| {
+        !matches!(
+            *name,
+            figure::SERVER_CORES | figure::LOAD_CORES | figure::DATABASE_CORES
+        ) || together.results.iter().any(|result| {
+            let mut repeats = result.repeats.iter();
+            repeats.any(|repeat| repeat.figures.contains_key(*name))
+        })
+    };
+    let main = main.iter().copied().filter(is_there);
     let drawn = experiment
         .drawings
         .iter()
@@ -115,7 +134,7 @@ fn told_figures(experiment: &Experiment, result: &CaseResult) -> Vec<Kind> {
         })
         .map(|finding| finding.figure.as_str());
     let mut kinds: Vec<Kind> = Vec::new();
-    for name in [main].into_iter().chain(drawn).chain(found) {
+    for name in main.chain(drawn).chain(found) {
         if let Some(kind) = kind_of(name)
             && !kinds.contains(&kind)
         {
@@ -126,9 +145,13 @@ fn told_figures(experiment: &Experiment, result: &CaseResult) -> Vec<Kind> {
 }
 
 fn told(kind: &Kind, found: Option<Found>) -> Told {
+    let least = match found {
+        Some(Found::AtLeast(_)) => "at least ",
+        _ => "",
+    };
     match found {
-        Some(Found::Settled(interval)) => Told {
-            median: kind.bare(interval.median),
+        Some(Found::Settled(interval) | Found::AtLeast(interval)) => Told {
+            median: format!("{least}{}", kind.bare(interval.median)),
             interval: if interval.repeats > 1 {
                 format!(
                     "{} to {}",
@@ -201,7 +224,7 @@ pub(super) fn beside(experiment: &Experiment, record: &Record, names: &Names<'_>
     let mut cases: Vec<BesideCase> = Vec::new();
     for together in together(record) {
         let mut rows = Vec::new();
-        for kind in told_figures(experiment, together.first) {
+        for kind in told_figures(experiment, &together) {
             let found_of = |system: &str| {
                 let result = together
                     .results

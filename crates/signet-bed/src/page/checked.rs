@@ -1,17 +1,17 @@
-//! Whether peaks agree with what costs at a common rate let expect.
+//! Whether peaks are what calls cost below them lets expect.
 
 use serde::Serialize;
 use signet_page::number;
 
 use super::names::{self, Names};
-use crate::experiment::{CheckedRow, Experiment};
+use crate::experiment::{CheckedRow, CommonRates, Experiment, Outside};
 use crate::record::Record;
 
 /// What peaks were held against, for the page.
 #[derive(Debug, Serialize)]
 pub(super) struct Check {
-    /// The common rate.
-    rate: String,
+    /// The common rates.
+    rates: String,
     /// What is aimed at, and what the paper reached.
     aim: String,
     /// One for each system.
@@ -24,6 +24,8 @@ pub(super) struct Check {
 struct Row {
     case: String,
     system: String,
+    /// What stands in the place of errors, where it does not count.
+    instead: &'static str,
     #[serde(flatten)]
     row: CheckedRow,
 }
@@ -35,7 +37,7 @@ pub(super) fn checked(
     names: &Names<'_>,
 ) -> Option<Check> {
     let check = experiment.cross_check.as_ref()?;
-    let checked = check.check(record);
+    let checked = check.check(experiment, record);
     let mut aim = format!(
         "The mean error is to be below {}",
         number::percent(check.error_max)
@@ -62,22 +64,33 @@ pub(super) fn checked(
                 };
                 format!("{}, {side} what is aimed at", number::percent(error))
             };
+            let rows = || of_system.rows.iter();
+            let counting = || rows().filter(|row| row.outside.is_none());
+            let rest = match rows().count() - counting().count() {
+                0 => String::new(),
+                1 => {
+                    "; at 1 more peak the server was not full, so that it does not count".to_owned()
+                }
+                more => format!(
+                    "; at {more} more peaks the server was not full, so that they do not count"
+                ),
+            };
             let Some(error) = of_system.error_mean else {
-                return format!("{system}: no case has both a peak and a cost that count.");
+                return format!("{system}: no case has both a peak and a cost that count{rest}.");
             };
             let by_cost = format!(
                 "{system}: by the cost the mean error over {} is {}",
-                cases(of_system.rows.len()),
+                cases(counting().count()),
                 judged(error)
             );
-            let drawn_out = of_system.rows.iter().filter(|row| row.drawn_out.is_some());
+            let drawn_out = counting().filter(|row| row.drawn_out.is_some());
             match of_system.drawn_out_error_mean {
                 Some(error) => format!(
-                    "{by_cost}; by two rates, over {}, {}.",
+                    "{by_cost}; by two rates, over {}, {}{rest}.",
                     cases(drawn_out.count()),
                     judged(error)
                 ),
-                None => format!("{by_cost}."),
+                None => format!("{by_cost}{rest}."),
             }
         })
         .collect();
@@ -97,15 +110,26 @@ pub(super) fn checked(
         .map(|(system, row)| Row {
             case: case_of(&row.case_id),
             system,
+            instead: match row.outside {
+                Some(Outside::Load) => "the load was full",
+                Some(Outside::Neither) => "neither was full",
+                None => "",
+            },
             row,
         })
         .collect();
     Some(Check {
-        rate: number::figure(check.rate_per_s),
+        rates: rates(&check.rate_per_s),
         aim,
         sentences,
         rows,
     })
+}
+
+fn rates(rates: &CommonRates) -> String {
+    let told: Vec<String> = rates.0.iter().map(|rate| number::figure(*rate)).collect();
+    let told = told.join("/s or ");
+    format!("{told}/s")
 }
 
 fn cases(count: usize) -> String {

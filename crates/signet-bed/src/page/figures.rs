@@ -2,7 +2,7 @@
 
 use signet_page::number;
 
-use crate::experiment::in_words;
+use crate::experiment::{in_words, resolution};
 use crate::record::figure;
 
 /// A figure for readers.
@@ -39,20 +39,6 @@ pub(crate) fn unit(unit: &str) -> &str {
     match unit {
         "us" => "µs",
         other => other,
-    }
-}
-
-fn resolution(name: &str) -> f64 {
-    match name {
-        figure::SERVER_CPU_US | figure::DATABASE_CPU_US => 0.5,
-        figure::SERVER_CORES | figure::DATABASE_CORES | figure::LOAD_CORES => 0.02,
-        figure::SERVER_MEMORY_BYTES => 1_048_576.0,
-        figure::FAILED_SHARE => 0.005,
-        figure::RETRANSMISSIONS => 0.01,
-        figure::DATABASE_BITS_PER_S => 10_000.0,
-        figure::RATE_PER_S | figure::CONCURRENT_MAX => 1.0,
-        // Delays.
-        _ => 0.1,
     }
 }
 

@@ -4,7 +4,7 @@ use serde::Serialize;
 use signet_page::chart::{Axis, Chart, Datum, Figure, Line, Lines, Point};
 use signet_page::number;
 
-use super::found::median;
+use crate::experiment::median;
 use crate::record::{Calibration, Record};
 
 /// Most points of a line.

@@ -1,11 +1,11 @@
 //! What was not measured, or does not count, and why.
 
 use serde::Serialize;
+use signet_page::number;
 
-use super::found::{Found, counted, found};
 use super::names::{self, Names};
-use crate::experiment::{Experiment, Load};
-use crate::record::{Record, Repeat, figure};
+use crate::experiment::{Experiment, Found, Load, counted, found, is_not_full};
+use crate::record::{CaseResult, Record, Repeat, figure};
 
 /// Cases that have no figure, or not all repeats, for the same reason.
 #[derive(Debug, Serialize)]
@@ -50,6 +50,10 @@ pub(super) fn missed(experiment: &Experiment, record: &Record, names: &Names<'_>
                 );
                 "not settled".to_owned()
             }
+            (None, 0, Found::AtLeast(_)) => {
+                why.extend(room(result));
+                "the server's own peak is at least that".to_owned()
+            }
             (None, 0, _) if late > 0 => {
                 format!("{late} of {repeats} repeats count without their delays")
             }
@@ -83,4 +87,17 @@ pub(super) fn missed(experiment: &Experiment, record: &Record, names: &Names<'_>
         }
     }
     all
+}
+
+/// What a server had not taken of its core at a peak, and what the load took of the other.
+fn room(result: &CaseResult) -> Option<String> {
+    let mut repeats = result.repeats.iter();
+    let repeat = repeats.find(|repeat| is_not_full(result, repeat))?;
+    let share = |name: &str| repeat.figures.get(name).copied().unwrap_or(0.0);
+    let load = share(figure::LOAD_CORES) + share(figure::DATABASE_CORES);
+    Some(format!(
+        "the server took {} of its core, load and database {} of theirs",
+        number::percent(share(figure::SERVER_CORES)),
+        number::percent(load)
+    ))
 }

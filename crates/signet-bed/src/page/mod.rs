@@ -4,7 +4,6 @@ mod beside;
 mod checked;
 mod drawn;
 pub(crate) mod figures;
-mod found;
 mod machine;
 mod missed;
 mod names;
@@ -58,7 +57,10 @@ pub fn render(experiment: &Experiment, record: &Record, raw: &str) -> String {
         "lead": lead(&findings, &beside, &names),
         "findings": findings,
         "check": checked::checked(experiment, record, &names),
-        "charts": charts.iter().map(Figure::html).collect::<Vec<_>>(),
+        "charts": charts.iter().map(|drawn| json!({
+            "html": drawn.figure.html(),
+            "notes": drawn.notes,
+        })).collect::<Vec<_>>(),
         "beside": beside,
         "published": published::published(experiment, record, &names),
         "published_systems": published::systems(&names),
@@ -168,7 +170,11 @@ fn findings(experiment: &Experiment, record: &Record) -> Vec<Found> {
     let found = |finding: &Finding| Found {
         statement: finding.statement.clone(),
         place: finding.place.clone(),
-        answers: finding.answer(record).into_iter().map(answered).collect(),
+        answers: finding
+            .answer(experiment, record)
+            .into_iter()
+            .map(answered)
+            .collect(),
     };
     experiment.findings.iter().map(found).collect()
 }
@@ -199,7 +205,8 @@ fn lead(findings: &[Found], beside: &beside::Beside, names: &Names<'_>) -> Strin
         };
         let systems: Vec<String> = names.systems().iter().filter_map(of_system).collect();
         if !systems.is_empty() {
-            let findings = match findings.len() {
+            let asked = findings.iter().filter(|finding| !finding.answers.is_empty());
+            let findings = match asked.count() {
                 1 => "the paper's one finding".to_owned(),
                 several => format!("the paper's {several} findings"),
             };

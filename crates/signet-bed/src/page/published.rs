@@ -4,9 +4,8 @@ use serde::Serialize;
 use signet_page::number;
 
 use super::figures::kind_of;
-use super::found::{found, geometric_mean};
 use super::names::{self, Names};
-use crate::experiment::{At, Experiment, Pick, Published};
+use crate::experiment::{At, Experiment, Pick, Published, found, geometric_mean};
 use crate::record::{CaseResult, Record};
 
 /// A number of the paper.
@@ -63,14 +62,17 @@ fn paper(published: &Published) -> String {
     }
 }
 
-/// The medians of picked cases, with the case of each.
+/// A case, its median, and whether that is the least that it can be.
+type Median<'a> = (&'a CaseResult, f64, bool);
+
+/// The medians of picked cases.
 fn medians<'a>(
     experiment: &Experiment,
     record: &'a Record,
     published: &Published,
     pick: &Pick,
     system: &str,
-) -> Vec<(&'a CaseResult, f64)> {
+) -> Vec<Median<'a>> {
     record
         .results
         .iter()
@@ -80,8 +82,9 @@ fn medians<'a>(
                 && published.at.fits(&result.load)
         })
         .filter_map(|result| {
-            let found = found(experiment, result, &published.figure).settled()?;
-            Some((result, found.median))
+            let found = found(experiment, result, &published.figure);
+            let is_least = found.settled().is_none();
+            Some((result, found.known()?.median, is_least))
         })
         .collect()
 }
@@ -91,15 +94,21 @@ fn told(experiment: &Experiment, record: &Record, published: &Published, system:
     let Some(than) = &published.than else {
         let low = of
             .iter()
-            .map(|(_, value)| *value)
+            .map(|(_, value, _)| *value)
             .fold(f64::INFINITY, f64::min);
         let high = of
             .iter()
-            .map(|(_, value)| *value)
+            .map(|(_, value, _)| *value)
             .fold(f64::NEG_INFINITY, f64::max);
+        let least = match of.iter().any(|(_, _, is_least)| *is_least) {
+            true => "at least ",
+            false => "",
+        };
         return match kind_of(&published.figure) {
-            Some(kind) if of.len() > 1 => format!("{} to {}", kind.bare(low), kind.told(high)),
-            Some(kind) if of.len() == 1 => kind.told(low),
+            Some(kind) if of.len() > 1 => {
+                format!("{least}{} to {}", kind.bare(low), kind.told(high))
+            }
+            Some(kind) if of.len() == 1 => format!("{least}{}", kind.told(low)),
             _ => number::NONE.to_owned(),
         };
     };
@@ -116,12 +125,13 @@ fn told(experiment: &Experiment, record: &Record, published: &Published, system:
     };
     let ratios: Vec<f64> = of
         .iter()
-        .filter_map(|(result, value)| {
-            let (_, base) = match than.as_slice() {
+        .filter_map(|(result, value, is_least)| {
+            let (_, base, is_base_least) = match than.as_slice() {
                 [only] => only,
-                several => several.iter().find(|(other, _)| is_pair(result, other))?,
+                several => several.iter().find(|(other, ..)| is_pair(result, other))?,
             };
-            Some(value / base)
+            // Of what is only the least that it can be there is no ratio.
+            (!is_least && !is_base_least).then(|| value / base)
         })
         .collect();
     geometric_mean(&ratios).map_or_else(|| number::NONE.to_owned(), number::figure)

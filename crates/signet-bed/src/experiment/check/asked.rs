@@ -122,6 +122,17 @@ impl Check<'_> {
                 "write two ratios above 0 that differ",
             );
         }
+        let is_past = |until: f64| {
+            let (yes_at, no_at) = (finding.yes_at, finding.no_at);
+            is_ratio(until) && (until > yes_at) == (yes_at > no_at) && until != yes_at
+        };
+        if finding.yes_until.is_some_and(|until| !is_past(until)) {
+            self.fault(
+                format!("{at}.yes_until"),
+                "lies not beyond `yes_at`, seen from `no_at`",
+                "write a ratio on the far side of `yes_at`, or leave it out",
+            );
+        }
         if finding.by != By::Pairs && (finding.of_less.is_some() || finding.than_less.is_some()) {
             self.fault(
                 format!("{at}.by"),
@@ -130,7 +141,11 @@ impl Check<'_> {
             );
         }
         let mut wrong = Vec::new();
-        for (form, cases) in self.forms() {
+        for (form, cases) in self
+            .forms()
+            .into_iter()
+            .filter(|(form, _)| finding.is_for(*form))
+        {
             let loads: Vec<(&Case, &Load)> = cases
                 .iter()
                 .flat_map(|case| case.loads.iter().map(move |load| (case, load)))
@@ -201,6 +216,11 @@ impl Check<'_> {
             let remedy = "write a share above 0 and below 1: 0.1 for 10 %";
             self.fault("cross_check.error_max", "is out of bounds", remedy);
         }
+        if check.rate_per_s.0.is_empty() {
+            let remedy = "name one, or several in a list: a case's is the first that it has";
+            self.fault("cross_check.rate_per_s", "names no rate", remedy);
+            return;
+        }
         let mut missing = Vec::new();
         for (form, cases) in self.forms() {
             let is_there = cases.iter().any(|case| {
@@ -210,7 +230,7 @@ impl Check<'_> {
             });
             if !is_there {
                 missing.push(format!(
-                    "no case of the {form} form has this rate and a peak"
+                    "no case of the {form} form has such a rate and a peak"
                 ));
             }
         }

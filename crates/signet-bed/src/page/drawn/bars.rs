@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use signet_page::chart::{Axis, Chart, Content, Datum, Figure, Group, REFERENCE, Row, Rows};
 
 use super::{Sheet, joined};
-use crate::page::found::{counted, found, median};
+use crate::experiment::{Found, counted, found, median};
 use crate::page::names;
 use crate::profile::Component;
 use crate::record::{CaseResult, figure};
@@ -42,8 +42,13 @@ fn together<'a>(sheet: &Sheet<'a>) -> Vec<Together<'a>> {
 }
 
 fn row(sheet: &Sheet<'_>, result: &CaseResult, content: Content) -> Row {
+    let system = names::system(&result.system);
+    let is_bar = matches!(content, Content::Bar(_));
     Row {
-        name: names::system(&result.system),
+        name: match is_bar && matches!(sheet.found(result), Found::AtLeast(_)) {
+            true => format!("{system}, at least"),
+            false => system,
+        },
         colour: sheet.names.colour(&result.system),
         content,
     }
@@ -86,7 +91,7 @@ pub(super) fn bars(sheet: &Sheet<'_>) -> Figure {
             axis: axis(sheet),
             groups: groups.collect(),
             parts: Vec::new(),
-            interval: "lowest and highest of the repeats".to_owned(),
+            interval: "lowest and highest of two repeats, 95% interval of more".to_owned(),
             reference: sheet.reference(),
         }),
     }

@@ -24,8 +24,8 @@ pub(super) fn heat(sheet: &Sheet<'_>) -> Option<Figure> {
         let own = own.filter(|result| result.system == *system);
         let cells = cells(own.filter_map(|result| {
             let found = sheet.found(result);
-            let settled = found.settled();
-            let value = settled.map(|found| found.median * sheet.drawing.scale);
+            let known = found.known();
+            let value = known.map(|found| found.median * sheet.drawing.scale);
             Some((place(result)?, value, found.instead()))
         }));
         if cells.iter().any(|cell| cell.value.is_some()) {

@@ -3,22 +3,28 @@
 mod bars;
 mod heat;
 mod lines;
+mod notes;
 
 use signet_page::chart::{Datum, Figure};
 use signet_page::number;
 
 use super::figures::{heading, kind_of, unit};
-use super::found::{Found, found};
 use super::names::{Names, varied};
-use crate::experiment::{Drawing, DrawingKind, Experiment, Load, Published, RATE};
+use crate::experiment::{Drawing, DrawingKind, Experiment, Found, Load, Published, RATE, found};
 use crate::record::{CaseResult, Record};
 
+/// A drawing, and what is said below it.
+pub(super) struct Drawn {
+    pub(super) figure: Figure,
+    pub(super) notes: Vec<String>,
+}
+
 /// All drawings of a run, in the order of the experiment; one without any figure is left out.
-pub(super) fn figures(experiment: &Experiment, record: &Record, names: &Names<'_>) -> Vec<Figure> {
+pub(super) fn figures(experiment: &Experiment, record: &Record, names: &Names<'_>) -> Vec<Drawn> {
     experiment
         .drawings
         .iter()
-        .flat_map(|drawing| {
+        .filter_map(|drawing| {
             let mut sheet = Sheet {
                 experiment,
                 drawing,
@@ -27,13 +33,20 @@ pub(super) fn figures(experiment: &Experiment, record: &Record, names: &Names<'_
                 tells_picked: false,
             };
             sheet.tells_picked = sheet.has_namesakes();
-            match drawing.kind {
-                _ if sheet.results.is_empty() => Vec::new(),
-                DrawingKind::Bars => vec![bars::bars(&sheet)],
-                DrawingKind::Stacked => bars::stacked(&sheet).into_iter().collect(),
-                DrawingKind::Lines => vec![lines::lines(&sheet)],
-                DrawingKind::Heat => heat::heat(&sheet).into_iter().collect(),
-            }
+            let figure = match drawing.kind {
+                _ if sheet.results.is_empty() => None,
+                DrawingKind::Bars => Some(bars::bars(&sheet)),
+                DrawingKind::Stacked => bars::stacked(&sheet),
+                DrawingKind::Lines => Some(lines::lines(&sheet)),
+                DrawingKind::Heat => heat::heat(&sheet),
+            };
+            let notes = match drawing.kind {
+                DrawingKind::Stacked => notes::sources(&sheet.results),
+                DrawingKind::Bars | DrawingKind::Lines | DrawingKind::Heat => {
+                    notes::least(&sheet).into_iter().collect()
+                }
+            };
+            figure.map(|figure| Drawn { figure, notes })
         })
         .collect()
 }
@@ -68,7 +81,7 @@ impl Sheet<'_> {
     /// A figure in the drawing's unit, or why there is none.
     fn datum(&self, result: &CaseResult) -> Datum {
         match self.found(result) {
-            Found::Settled(found) => {
+            Found::Settled(found) | Found::AtLeast(found) => {
                 let scale = self.drawing.scale;
                 let value = found.median * scale;
                 if found.repeats > 1 {
@@ -210,7 +223,7 @@ impl Sheet<'_> {
         let mut found: Vec<(f64, &CaseResult)> = self
             .results
             .iter()
-            .filter_map(|result| Some((self.found(result).settled()?.median, *result)))
+            .filter_map(|result| Some((self.found(result).known()?.median, *result)))
             .collect();
         found.sort_by(|a, b| a.0.total_cmp(&b.0));
         let told = |(value, result): &(f64, &CaseResult)| {

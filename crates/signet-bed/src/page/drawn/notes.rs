@@ -1,0 +1,67 @@
+//! What is said below a drawing.
+
+use std::collections::BTreeSet;
+
+use super::Sheet;
+use crate::experiment::{Found, counted};
+use crate::page::names;
+use crate::profile::Source;
+use crate::record::{CaseResult, figure};
+
+/// Which peaks are only the least that a server can do.
+pub(super) fn least(sheet: &Sheet<'_>) -> Option<String> {
+    let told: Vec<String> = sheet
+        .results
+        .iter()
+        .filter(|result| matches!(sheet.found(result), Found::AtLeast(_)))
+        .map(|result| {
+            let system = names::system(&result.system);
+            super::joined(&system, &sheet.names.case(result))
+        })
+        .collect();
+    (!told.is_empty()).then(|| {
+        format!(
+            "At least, since the server was not full there: {}.",
+            told.join("; ")
+        )
+    })
+}
+
+/// Where components are from, and what speaks against them.
+pub(super) fn sources(results: &[&CaseResult]) -> Vec<String> {
+    let taken_apart = || {
+        results.iter().flat_map(|result| {
+            counted(result, figure::SERVER_CPU_US).filter(|repeat| !repeat.profile.is_empty())
+        })
+    };
+    let count = |source: Option<Source>| {
+        taken_apart()
+            .filter(|repeat| repeat.profile_source == source)
+            .count()
+    };
+    let of: Vec<String> = [
+        (count(Some(Source::Perf)), "by samples of perf"),
+        (
+            count(Some(Source::Accounting)),
+            "by the kernel's figures of threads, which are told apart by their names alone",
+        ),
+        (count(None), "by a way that the record does not name"),
+    ]
+    .into_iter()
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, way)| format!("{count} {way}"))
+    .collect();
+    if of.is_empty() {
+        return Vec::new();
+    }
+    let mut notes = vec![format!("Measurements taken apart: {}.", of.join("; "))];
+    let wanted = results.iter().flat_map(|result| &result.repeats);
+    let doubts: BTreeSet<&str> = wanted
+        .flat_map(|repeat| repeat.profile_doubts.iter().map(String::as_str))
+        .collect();
+    if !doubts.is_empty() {
+        let doubts: Vec<&str> = doubts.into_iter().collect();
+        notes.push(format!("In doubt: {}.", doubts.join("; ")));
+    }
+    notes
+}
