@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use invariant::broken;
 use sip_auth::Subject;
 use sip_lookup::{
-    BadRow, Batch, BatchAnswer, BatchFailure, BatchId, Cache, LookupFigures, Outcome, Pipeline,
-    PipelineConfig, Question, Replica, Row, Rows,
+    BadRow, Batch, BatchAnswer, BatchFailure, BatchId, Cache, Health, LookupFigures, Outcome,
+    Pipeline, PipelineConfig, Question, Replica, Row, Rows,
 };
 use sip_userdb::{Changed, Options, UserDb};
 use tokio::sync::{Notify, mpsc};
@@ -23,8 +23,9 @@ use crate::Error;
 use crate::store_link::{Tag, spawn};
 use crate::userdb::store_error;
 
-/// How long after a failure a store is asked again what has changed.
-const LISTEN_AGAIN: Duration = Duration::from_secs(1);
+/// The shortest time between two emptyings of the cache by one store: whoever says without
+/// end that anything may have changed must not leave the server without one.
+const EMPTIED_EVERY: Duration = Duration::from_secs(1);
 /// The shortest time between two lines of log about one store.
 const COMPLAINT_EVERY: Duration = Duration::from_secs(10);
 /// Questions taken from the workers before the stores get their turn.
@@ -32,6 +33,25 @@ const TAKEN_MAX: usize = 1_024;
 
 /// How often the figures are copied for whoever asks for them.
 const FIGURES_EVERY_US: u64 = 100_000;
+
+counters::counters! {
+    /// What one store was asked, and how it stands.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub(crate) struct StoreFigures {
+        /// Statements that a store of users has answered.
+        pub(crate) answered: u64 = counter("signet_users_store_answered_total"),
+        /// The time from statements to their answers, in sum.
+        pub(crate) round_trip_us: u64 = counter("signet_users_store_round_trip_microseconds_total"),
+        /// Bytes sent to a store of users.
+        pub(crate) sent: u64 = counter("signet_users_store_sent_bytes_total"),
+        /// Bytes received from a store of users.
+        pub(crate) received: u64 = counter("signet_users_store_received_bytes_total"),
+        /// Answers that did not prove to be the store's own, and were not believed.
+        pub(crate) ignored: u64 = counter("signet_users_store_ignored_answers_total"),
+        /// 1 while a store of users is left alone because it failed.
+        pub(crate) left_alone: u64 = gauge("signet_users_store_left_alone"),
+    }
+}
 
 /// A question and who asks.
 pub(crate) struct ToAsk {
@@ -53,7 +73,12 @@ pub(crate) struct Lookups {
 pub(crate) struct Shown {
     cache: Option<Arc<Cache>>,
     figures: Arc<Mutex<LookupFigures>>,
+    /// What each store is called on the page of figures.
+    names: Arc<[String]>,
+    stores: Arc<Mutex<Vec<StoreFigures>>>,
     began: Instant,
+    /// Whether the stores know users as `user@realm`.
+    names_have_realms: bool,
 }
 
 impl Lookups {
@@ -69,7 +94,12 @@ impl Lookups {
         let shown = Shown {
             cache,
             figures: Arc::default(),
+            names: names(stores.iter().map(|options| options.url.as_str())),
+            stores: Arc::default(),
             began: Instant::now(),
+            names_have_realms: stores
+                .iter()
+                .any(|options| options.layout.names_have_realms()),
         };
         let own = shown.clone();
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -96,12 +126,18 @@ impl Lookups {
 
     /// One whose questions nobody takes but who has the other end.
     #[cfg(test)]
-    pub(crate) fn unserved(cache: Arc<Cache>) -> (Self, mpsc::Receiver<ToAsk>) {
+    pub(crate) fn unserved(
+        cache: Arc<Cache>,
+        names_have_realms: bool,
+    ) -> (Self, mpsc::Receiver<ToAsk>) {
         let (sender, asked) = mpsc::channel(16);
         let shown = Shown {
             cache: Some(cache),
             figures: Arc::default(),
+            names: Arc::default(),
+            stores: Arc::default(),
             began: Instant::now(),
+            names_have_realms,
         };
         (Self { sender, shown }, asked)
     }
@@ -123,6 +159,17 @@ impl Shown {
         self.cache.as_ref()
     }
 
+    /// Who is called, as the stores know him: an address has his name without the realm.
+    pub(crate) fn called(&self, subject: Subject) -> Subject {
+        match self.names_have_realms {
+            true => {
+                let name = [subject.user(), b"@", subject.realm().as_bytes()].concat();
+                Subject::new(&name, subject.realm().clone())
+            }
+            false => subject,
+        }
+    }
+
     /// The time in microseconds, from an arbitrary beginning.
     pub(crate) fn now_us(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
@@ -133,6 +180,38 @@ impl Shown {
         let figures = self.figures.lock();
         *figures.unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Copies the figures for whoever asks for them.
+    fn note(&self, pipeline: &Pipeline<Tag>, stores: &[Rc<Store>]) {
+        let figures = stores.iter().enumerate();
+        let figures = figures.map(|(nth, store)| store.figures(pipeline.health(Replica(nth))));
+        let figures = figures.collect();
+        *self.stores.lock().unwrap_or_else(PoisonError::into_inner) = figures;
+        *self.figures.lock().unwrap_or_else(PoisonError::into_inner) = pipeline.figures();
+    }
+
+    /// What each store was asked, by its name.
+    pub(crate) fn stores(&self) -> Vec<(&str, StoreFigures)> {
+        let stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = self.names.iter().map(String::as_str);
+        names.zip(stores.iter().copied()).collect()
+    }
+}
+
+/// What stores are called: where each is, and its number where that is not enough.
+fn names<'u>(urls: impl Iterator<Item = &'u str>) -> Arc<[String]> {
+    let mut names: Vec<String> = Vec::new();
+    for (nth, url) in urls.enumerate() {
+        let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+        let authority = rest.split(['/', '?']).next().unwrap_or_default();
+        let host = authority.rsplit('@').next().unwrap_or_default();
+        let name = format!("{scheme}://{host}");
+        names.push(match names.contains(&name) {
+            true => format!("{name} #{}", nth + 1),
+            false => name,
+        });
+    }
+    names.into()
 }
 
 /// A store, and what was said of it.
@@ -142,6 +221,8 @@ struct Store {
     /// The last line in the log about it.
     complained: Cell<Option<Instant>>,
     is_failing: Cell<bool>,
+    answered: Cell<u64>,
+    round_trip_us: Cell<u64>,
 }
 
 /// What stores have said and the pipeline has not heard yet.
@@ -167,7 +248,10 @@ async fn run(
             .iter()
             .filter(|store| store.db.capabilities().announces_changes)
         {
-            tokio::task::spawn_local(listen(store.clone(), cache.clone()));
+            let (store, cache) = (store.clone(), cache.clone());
+            tokio::task::spawn_local(async move {
+                listen(|| store.db.changed(), &cache).await;
+            });
         }
     }
     let said = Rc::new(Said::default());
@@ -227,7 +311,7 @@ async fn run(
         }
         if now_us >= figures_due_us {
             figures_due_us = now_us + FIGURES_EVERY_US;
-            *own.figures.lock().unwrap_or_else(PoisonError::into_inner) = pipeline.figures();
+            own.note(&pipeline, &stores);
         }
     }
 }
@@ -243,16 +327,23 @@ impl Store {
             db,
             complained: Cell::new(None),
             is_failing: Cell::new(false),
+            answered: Cell::new(0),
+            round_trip_us: Cell::new(0),
         })
     }
 
     /// Asks it, and tells the log when it begins to fail, now and then while it does, and
     /// when it is back.
     async fn ask(&self, rows: &Rows) -> Result<BatchAnswer, BatchFailure> {
+        let asked = Instant::now();
         let answer = self.db.ask(rows).await;
         match &answer {
             Err(failure) => self.fails(failure),
             Ok(answer) => {
+                let took_us = u64::try_from(asked.elapsed().as_micros()).unwrap_or(u64::MAX);
+                self.answered.set(self.answered.get() + 1);
+                self.round_trip_us
+                    .set(self.round_trip_us.get().saturating_add(took_us));
                 if self.is_failing.replace(false) {
                     self.complained.set(None);
                     tracing::info!(store = self.url, "the store of users answers again");
@@ -263,6 +354,18 @@ impl Store {
             }
         }
         answer
+    }
+
+    fn figures(&self, health: Health) -> StoreFigures {
+        let (sent, received) = self.db.traffic();
+        StoreFigures {
+            answered: self.answered.get(),
+            round_trip_us: self.round_trip_us.get(),
+            sent,
+            received,
+            ignored: self.db.ignored_answers(),
+            left_alone: u64::from(health != Health::Healthy),
+        }
     }
 
     fn fails(&self, failure: &BatchFailure) {
@@ -308,16 +411,80 @@ fn send(stores: &[Rc<Store>], batch: Batch, said: Rc<Said>) -> AbortHandle {
     asking.abort_handle()
 }
 
-/// Forgets what a store says has changed.
-async fn listen(store: Rc<Store>, cache: Arc<Cache>) {
+/// Forgets what a store says has changed. A user is forgotten at once, also while everything
+/// waits to be forgotten once more.
+async fn listen<F: Future<Output = Changed>>(mut changed: impl FnMut() -> F, cache: &Cache) {
+    let mut not_before = tokio::time::Instant::now();
+    let mut is_due = false;
     loop {
-        match store.db.changed().await {
-            Changed::User(subject) => cache.invalidate(&subject),
-            Changed::Everything => {
+        tokio::select! {
+            change = changed() => match change {
+                Changed::User(subject) => cache.invalidate(&subject),
+                Changed::Everything => is_due = true,
+            },
+            () = tokio::time::sleep_until(not_before), if is_due => {
+                is_due = false;
                 cache.invalidate_all();
-                // The connection may have gone; what was missed meanwhile is said again.
-                tokio::time::sleep(LISTEN_AGAIN).await;
+                not_before = tokio::time::Instant::now() + EMPTIED_EVERY;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use sip_lookup::CacheConfig;
+
+    use super::*;
+
+    #[test]
+    fn stores_are_called_by_where_they_are_and_never_alike() {
+        let urls = [
+            "mysql://signet@db.example.com:3307/sip",
+            "ldap://cn=signet,dc=x@[2001:db8::1]/ou=a@b,dc=x",
+            "mysql://other@db.example.com:3307/sip?socket=/run/x",
+            "radius://127.0.0.1",
+        ];
+        let expected = [
+            "mysql://db.example.com:3307",
+            "ldap://[2001:db8::1]",
+            "mysql://db.example.com:3307 #3",
+            "radius://127.0.0.1",
+        ];
+        assert_eq!(*names(urls.into_iter()), expected);
+    }
+
+    #[test]
+    fn who_has_changed_is_forgotten_while_everything_waits_to_be_once_more() {
+        let user = |name: &str| Changed::User(Subject::new(name.as_bytes(), Arc::from("a.org")));
+        let said = [
+            Changed::Everything,
+            Changed::Everything,
+            user("alice"),
+            user("bob"),
+        ];
+        let said = RefCell::new(VecDeque::from(said));
+        let changed = || async {
+            match said.borrow_mut().pop_front() {
+                Some(changed) => changed,
+                None => std::future::pending().await,
+            }
+        };
+        let cache = Cache::new([1; 16], CacheConfig::default());
+        let turns = async {
+            for _ in 0..1_000 {
+                tokio::task::yield_now().await;
+            }
+        };
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_all().build().unwrap().block_on(async {
+            tokio::select! {
+                () = listen(changed, &cache) => {}
+                () = turns => {}
+            }
+        });
+        assert!(said.borrow().is_empty(), "{said:?}");
     }
 }

@@ -254,7 +254,13 @@ impl UnderWay {
     /// Asks stores on other machines. Where users are remembered the first question about a
     /// digest is answered by what is remembered, if that is nothing by that word, so that the
     /// way to the stores is the same for everybody whom it does not let in.
-    fn find(&mut self, lookups: &Lookups, tag: Tag, question: Question, until_ms: u64) -> AtOnce {
+    fn find(
+        &mut self,
+        lookups: &Lookups,
+        tag: Tag,
+        mut question: Question,
+        until_ms: u64,
+    ) -> AtOnce {
         let shown = lookups.shown();
         let now_us = shown.now_us();
         let cache = shown.cache().filter(|_| question.digest.is_none());
@@ -270,6 +276,9 @@ impl UnderWay {
         }
         // Who is called may go on meanwhile: what he sends changes nothing in the answer.
         let is_his = question.why != Why::Existence;
+        if !is_his {
+            question.subject = shown.called(question.subject);
+        }
         let subject = cache.filter(|_| is_his).map(|_| question.subject.clone());
         let left_ms = until_ms.saturating_sub(clock::now_ms());
         let to_ask = ToAsk {

@@ -8,8 +8,12 @@ mod stores;
 mod support;
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use sip_userdb::Layout;
@@ -17,7 +21,7 @@ use sql::mariadb::MariaDb;
 use sql::postgresql::PostgreSql;
 use stores::suite::{REALM, password, user};
 use support::command::{fail, succeed, text};
-use support::phone::{Phone, field};
+use support::phone::{Phone, field, md5};
 use support::{Server, TestDir, exchange_udp, free_port, unique};
 
 const DOMAIN: &str = "example.com";
@@ -185,6 +189,156 @@ fn the_table_of_kamailio() {
     users_are_managed(folder.path(), &server);
 }
 
+/// With `user_with_domain` phones give their name with the domain; everybody else says the
+/// name alone.
+#[test]
+fn the_table_of_kamailio_with_names_that_have_their_domain() {
+    let Some(bed) = MariaDb::start() else { return };
+    let folder = TestDir::new("users-with-domain");
+    let users = "layout = \"subscriber\"\nuser_with_domain = true\n";
+    let url = bed.options(Layout::Signet, "").url;
+    let server = serve(folder.path(), &url, sql::mariadb::PASSWORD, users);
+    let config = folder.path().join("signet.toml");
+    let user = |words: &[&str], input: &str| {
+        let words = [&["user"], words, &["--config", text(&config)]].concat();
+        succeed(&words, input)
+    };
+    user(&["add", "alice", "--password-stdin"], "alice-secret\n");
+    let list = folder.path().join("users.csv");
+    fs::write(&list, "user,password\nbob,bob-secret\n").unwrap();
+    user(&["import", text(&list)], "");
+    assert!(user(&["list"], "").contains("alice@example.com\nbob@example.com\n"));
+    let says = |whom: &str, password: &str| message(&server, "alice", whom, password);
+    assert!(says("bob", "guessed").starts_with("SIP/2.0 407 "));
+    // His phone is off, and there is nobody of the other name.
+    let absent = says("bob", "alice-secret");
+    assert!(absent.starts_with("SIP/2.0 480 "), "{absent}");
+    let unknown = says("nobody", "alice-secret");
+    assert!(unknown.starts_with("SIP/2.0 404 "), "{unknown}");
+    let other = message(&server, "bob", "alice", "bob-secret");
+    assert!(other.starts_with("SIP/2.0 480 "), "{other}");
+
+    user(&["passwd", "alice", "--password-stdin"], "other\n");
+    assert!(says("bob", "alice-secret").starts_with("SIP/2.0 407 "));
+    assert!(says("bob", "other").starts_with("SIP/2.0 480 "));
+    user(&["remove", "alice"], "");
+    assert!(says("bob", "other").starts_with("SIP/2.0 407 "));
+    let again = message(&server, "bob", "alice", "bob-secret");
+    assert!(again.starts_with("SIP/2.0 404 "), "{again}");
+    // An HA1 of the name alone is not that which counts.
+    fs::write(
+        &list,
+        format!("user,ha1\ncarol,{}\n", md5("carol:x:secret")),
+    )
+    .unwrap();
+    let words = ["user", "import", text(&list), "--config", text(&config)];
+    let error = fail(&words, "");
+    assert!(error.contains("carol@example.com"), "{error}");
+}
+
+/// The final answer to a MESSAGE from a phone that gives its name with the domain.
+fn message(server: &Server, from: &str, to: &str, password: &str) -> String {
+    let uri = format!("sip:{to}@{DOMAIN}");
+    let name = format!("{from}@{DOMAIN}");
+    let send = |proof: &str| {
+        let number = unique();
+        let request = format!(
+            "MESSAGE {uri} SIP/2.0\r\n\
+             Via: SIP/2.0/UDP 127.0.0.1:9;rport;branch=z9hG4bK{number}\r\n\
+             From: <sip:{name}>;tag={number}\r\nTo: <{uri}>\r\n\
+             Call-ID: {number}\r\nCSeq: 1 MESSAGE\r\nMax-Forwards: 70\r\n\
+             {proof}Content-Length: 0\r\n\r\n"
+        );
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.send_to(request.as_bytes(), server.udp).unwrap();
+        let mut buffer = [0; 65_535];
+        loop {
+            let len = socket.recv(&mut buffer).expect("it is answered");
+            let answer = String::from_utf8_lossy(&buffer[..len]);
+            if !answer.starts_with("SIP/2.0 1") {
+                return answer.into_owned();
+            }
+        }
+    };
+    let challenged = send("");
+    let challenge = field(&challenged, "Proxy-Authenticate");
+    let part = |name: &str| {
+        let (_, rest) = challenge.split_once(&format!("{name}=\"")).unwrap();
+        rest.split_once('"').unwrap().0.to_owned()
+    };
+    let (realm, nonce) = (part("realm"), part("nonce"));
+    let ha1 = md5(&format!("{name}:{realm}:{password}"));
+    let ha2 = md5(&format!("MESSAGE:{uri}"));
+    let response = md5(&format!("{ha1}:{nonce}:00000001:cafe:auth:{ha2}"));
+    send(&format!(
+        "Proxy-Authorization: Digest username=\"{name}\", realm=\"{realm}\", nonce=\"{nonce}\", \
+         uri=\"{uri}\", response=\"{response}\", algorithm=MD5, qop=auth, nc=00000001, \
+         cnonce=\"cafe\"\r\n"
+    ))
+}
+
+/// A way to a database on which the answer to a DELETE is lost after it was carried out.
+fn lossy_way(to: u16) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let client = client.unwrap();
+            let Ok(store) = TcpStream::connect(("127.0.0.1", to)) else {
+                continue;
+            };
+            let is_lost = Arc::new(AtomicBool::new(false));
+            let (from, into) = (client.try_clone().unwrap(), store.try_clone().unwrap());
+            let seen = is_lost.clone();
+            std::thread::spawn(move || {
+                let mut deletes = false;
+                pass(from, into, |bytes| {
+                    // A packet's fifth byte is the command: 23 has a prepared statement run.
+                    seen.fetch_or(deletes && bytes.get(4) == Some(&23), Ordering::SeqCst);
+                    deletes |= bytes.windows(6).any(|word| word == b"DELETE");
+                    true
+                });
+            });
+            std::thread::spawn(move || {
+                pass(store, client, |_| !is_lost.load(Ordering::SeqCst));
+            });
+        }
+    });
+    port
+}
+
+/// Passes on what comes until either end closes, or what has come is not to be passed on.
+fn pass(mut from: TcpStream, mut into: TcpStream, mut may: impl FnMut(&[u8]) -> bool) {
+    let mut buffer = [0; 65_536];
+    while let Ok(len @ 1..) = from.read(&mut buffer) {
+        if !may(&buffer[..len]) || into.write_all(&buffer[..len]).is_err() {
+            break;
+        }
+    }
+    let _ = from.shutdown(Shutdown::Both);
+    let _ = into.shutdown(Shutdown::Both);
+}
+
+#[test]
+fn a_removal_whose_answer_is_lost_leaves_no_password() {
+    let Some(bed) = MariaDb::start() else { return };
+    let url = bed.options(Layout::Signet, "").url;
+    let (_, rest) = url.split_once("127.0.0.1:").unwrap();
+    let (port, _) = rest.split_once('/').unwrap();
+    let way = lossy_way(port.parse().unwrap());
+    let url = url.replace(&format!(":{port}/"), &format!(":{way}/"));
+    let folder = TestDir::new("users-lost");
+    let server = serve(folder.path(), &url, sql::mariadb::PASSWORD, "");
+    let config = folder.path().join("signet.toml");
+    let words = ["user", "add", "alice", "--password-stdin", "--config"];
+    succeed(&[&words[..], &[text(&config)]].concat(), "alice-secret\n");
+    let mut alice = Phone::udp(server.udp, "alice", DOMAIN);
+    alice.register();
+    fail(&["user", "remove", "alice", "--config", text(&config)], "");
+    assert!(alice.try_register().starts_with("SIP/2.0 401 "));
+}
+
 #[test]
 fn postgresql() {
     let Some(bed) = PostgreSql::start() else {
@@ -277,9 +431,31 @@ fn a_database_that_is_killed_lets_nobody_in_and_keeps_nobody_out() {
     // What is committed is to survive: whoever is not in the database any more is rightly
     // told that he is nobody.
     bed.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 1");
-    let folder = TestDir::new("users-killed");
     let url = bed.options(Layout::Signet, "").url;
-    let server = serve(folder.path(), &url, sql::mariadb::PASSWORD, "");
+    let secret = sql::mariadb::PASSWORD;
+    outage(&mut bed, &url, secret, MariaDb::kill, MariaDb::resume);
+}
+
+/// Its end is no reason to forget anybody, although it announces who has changed.
+#[test]
+fn so_does_one_that_announces_changes() {
+    let Some(mut bed) = PostgreSql::start() else {
+        return;
+    };
+    let url = bed.options(Layout::Signet, "").url;
+    let secret = sql::postgresql::PASSWORD;
+    outage(&mut bed, &url, secret, PostgreSql::kill, PostgreSql::resume);
+}
+
+fn outage<B>(
+    bed: &mut B,
+    url: &str,
+    secret: &str,
+    stop: impl AsyncFnOnce(&mut B),
+    start: impl FnOnce(&mut B),
+) {
+    let folder = TestDir::new("users-killed");
+    let server = serve(folder.path(), url, secret, "");
     let config = folder.path().join("signet.toml");
     for name in ["alice", "bob", "carol", "dave"] {
         let words = ["user", "add", name, "--password-stdin", "--config"];
@@ -301,7 +477,7 @@ fn a_database_that_is_killed_lets_nobody_in_and_keeps_nobody_out() {
     bob.register();
     call_through(&mut alice, &mut bob, "bob");
 
-    sql::run(bed.kill());
+    sql::run(stop(bed));
     for _ in 0..3 {
         // She is remembered, and so goes on.
         call_through(&mut alice, &mut bob, "bob");
@@ -316,7 +492,7 @@ fn a_database_that_is_killed_lets_nobody_in_and_keeps_nobody_out() {
         }
     }
 
-    bed.resume();
+    start(bed);
     let until = Instant::now() + PATIENCE;
     loop {
         let answer = told(&mut carol);

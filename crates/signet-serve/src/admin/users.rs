@@ -141,10 +141,10 @@ impl Users {
     /// get his phone.
     pub fn remove(&self, name: &str) -> Result<(), Error> {
         let Named { user, realm } = self.parse(name)?;
-        let is_removed = match &self.kept {
+        let (is_removed, told) = match &self.kept {
             Kept::Here(database) => match database.borrow_mut().remove_user(&realm.0, &user) {
-                Ok(()) => true,
-                Err(error) if error.kind() == StoreErrorKind::NotFound => false,
+                Ok(()) => (true, Ok(())),
+                Err(error) if error.kind() == StoreErrorKind::NotFound => (false, Ok(())),
                 Err(error) => return Err(error.into()),
             },
             Kept::Elsewhere(store) => store.remove(&realm.0, &user)?,
@@ -153,9 +153,9 @@ impl Users {
         let is_one_realm = self.realm.is_some();
         let contacts = bindings::end_of_user(&self.data, &user, &realm.0, is_one_realm);
         let forgotten = self.forget(&user, &realm, is_removed);
-        match (contacts, forgotten) {
-            (Ok(0), Ok(false)) if !is_removed => Err(unknown(&user, &realm)),
-            (Ok(contacts), Ok(_)) => {
+        match (contacts, forgotten, told) {
+            (Ok(0), Ok(false), Ok(())) if !is_removed => Err(unknown(&user, &realm)),
+            (Ok(contacts), Ok(_), Ok(())) => {
                 let of_whom = match is_removed {
                     true => "",
                     false => "what was left of ",
@@ -167,16 +167,17 @@ impl Users {
                 };
                 say(&format!("removed {of_whom}{user}@{realm}{and_contacts}\n"))
             }
-            (contacts, forgotten) => {
-                let told = match is_removed {
+            (contacts, forgotten, told) => {
+                let done = match is_removed {
                     true => format!("{user}@{realm} is removed"),
                     false => format!("there is no user {user}@{realm}"),
                 };
                 let left = [
                     ("his contacts", contacts.err()),
                     ("what is written of him", forgotten.err()),
+                    ("what the running server remembers of him", told.err()),
                 ];
-                Err(may_be_left(&told, &format!("{user}@{realm}"), left))
+                Err(may_be_left(&done, &format!("{user}@{realm}"), left))
             }
         }
     }
@@ -311,7 +312,7 @@ pub(super) fn unknown(user: &str, realm: &Domain) -> Error {
 }
 
 /// What may be left of a user who was to be removed, each with why, and what to do.
-fn may_be_left(told: &str, user: &str, left: [(&str, Option<Error>); 2]) -> Error {
+fn may_be_left(done: &str, user: &str, left: [(&str, Option<Error>); 3]) -> Error {
     let (mut parts, mut remedies) = (Vec::new(), Vec::new());
     for (part, error) in left {
         if let Some(error) = error {
@@ -322,7 +323,7 @@ fn may_be_left(told: &str, user: &str, left: [(&str, Option<Error>); 2]) -> Erro
     remedies.retain(|remedy| !remedy.is_empty());
     remedies.push(format!("then type again: signet user remove {user}"));
     Error::new(
-        format!("{told}, and this may be left of him: {}", parts.join("; ")),
+        format!("{done}, and this may be left of him: {}", parts.join("; ")),
         remedies.join("; "),
     )
 }

@@ -32,7 +32,7 @@ fn cache() -> Arc<Cache> {
 
 #[test]
 fn a_cache_answers_whoever_has_a_digest_and_nobody_who_calls() {
-    let (lookups, mut asked) = Lookups::unserved(cache());
+    let (lookups, mut asked) = Lookups::unserved(cache(), false);
     let mut under_way = UnderWay {
         asked: Asked::new([2; 16]),
         waiting: HashMap::new(),
@@ -69,4 +69,27 @@ fn a_cache_answers_whoever_has_a_digest_and_nobody_who_calls() {
         passed_on.push(tag.park);
     }
     assert_eq!(passed_on, [ParkId(2), ParkId(4), ParkId(5)]);
+}
+
+#[test]
+fn where_names_have_realms_who_is_called_is_asked_for_with_his() {
+    let (lookups, mut asked) = Lookups::unserved(cache(), true);
+    let mut under_way = UnderWay {
+        asked: Asked::new([2; 16]),
+        waiting: HashMap::new(),
+    };
+    let tag = Tag {
+        worker: 0,
+        park: ParkId(1),
+    };
+    let until_ms = clock::now_ms() + 60_000;
+    for (why, expected) in [
+        (Why::Existence, &b"alice@example.org"[..]),
+        // He says himself what he is called.
+        (Why::DigestAgain, b"alice"),
+    ] {
+        under_way.find(&lookups, tag, question(why), until_ms);
+        let ToAsk { question, .. } = asked.try_recv().unwrap();
+        assert_eq!(question.subject.user(), expected);
+    }
 }

@@ -21,6 +21,7 @@ pub(super) fn shared(page: &mut Page, sources: &Sources) {
     page.counted([sources.store.figures()].iter());
     if let Some(lookups) = &sources.lookups {
         page.counted([lookups.figures()].iter());
+        page.counted_by("store", &lookups.stores());
         if let Some(cache) = lookups.cache() {
             page.counted([cache.figures()].iter());
         }
