@@ -122,7 +122,9 @@ fn must_be_carried(name: &str, asked: usize, users: &Users, carried: usize) -> R
         format!(
             "users.lookups.{name}: {asked} batches cannot wait for their answers at a time; {connections} connections to this store carry {carried}"
         ),
-        format!("write {name} = {carried}, or a larger users.connections_max"),
+        format!(
+            "write {name} = {carried}, or a larger users.connections_max, of which Redis and LDAP use 16 at most, RADIUS and HTTP 64"
+        ),
     ))
 }
 
