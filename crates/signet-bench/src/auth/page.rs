@@ -247,6 +247,7 @@ mod tests {
             steps: vec![StepRow {
                 what: "round trip 100 ms".to_owned(),
                 at_s: 30,
+                steady_ms: 30.0,
                 settled_s: None,
                 p50_ms: vec![120.0, 101.0],
                 succeeded: vec![90, 100],

@@ -110,6 +110,9 @@ pub(super) struct DelayRow {
 pub(super) struct StepRow {
     pub(super) what: String,
     pub(super) at_s: u64,
+    /// The median delay at that round trip and load where nothing changes, ms.
+    #[serde(default)]
+    pub(super) steady_ms: f64,
     /// `None` where it did not settle before the next change.
     pub(super) settled_s: Option<u64>,
     /// Median set-up delay of each second until the next change, ms.
