@@ -269,8 +269,8 @@ impl Comparison {
         if let Some(half) = self.half_median_share() {
             let _ = writeln!(
                 text,
-                "Half of the intervals reach {:.1}% or further around their figure; what is more than \
-                 {:.0}% apart agrees in no case.",
+                "Half of the intervals reach {:.1}% or further around their figure; what differs by \
+                 more than {:.0}% is held to differ, however wide they are.",
                 half * 100.0,
                 self.apart_max * 100.0
             );
@@ -354,7 +354,7 @@ mod tests {
         let half = comparison.half_median_share().unwrap();
         assert!(half > 0.4 && half < 0.6, "{half}");
         let table = comparison.table(false);
-        assert!(table.contains("more than 15% apart"), "{table}");
+        assert!(table.contains("more than 15% is held to differ"), "{table}");
         let once = compare(&record(&[50.0]), &record(&[50.0])).unwrap();
         assert!(once.table(false).contains("1 more were measured once"));
         assert_eq!(once.half_median_share(), None);

@@ -68,12 +68,10 @@ pub(super) fn checked(
             let counting = || rows().filter(|row| row.outside.is_none());
             let rest = match rows().count() - counting().count() {
                 0 => String::new(),
-                1 => {
-                    "; at 1 more peak the server was not full, so that it does not count".to_owned()
+                1 => "; 1 peak at which the server was not full does not count".to_owned(),
+                several => {
+                    format!("; {several} peaks at which the server was not full do not count")
                 }
-                more => format!(
-                    "; at {more} more peaks the server was not full, so that they do not count"
-                ),
             };
             let Some(error) = of_system.error_mean else {
                 return format!("{system}: no case has both a peak and a cost that count{rest}.");
