@@ -141,15 +141,16 @@ impl Repeat {
     }
 }
 
-/// Whose core was full at a peak, or at the rate above it that was not held.
+/// Who had filled a core at a peak, or at the rate above it that was not held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
-    /// The server's.
+    /// The server its own, by itself.
     Server,
     /// That of the load, its called side and the database, and not the server's.
     Load,
-    /// Neither: what bounds is a wait, as for a database at a distance, or is in the kernel.
+    /// Neither: what bounds is a wait, as for a database at a distance, or what else is on the
+    /// server's core.
     Neither,
 }
 

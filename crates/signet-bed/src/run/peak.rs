@@ -154,7 +154,7 @@ fn judge(repeat: &mut Repeat, above: Option<NotHeld>, is_database_beside: bool) 
 /// How full both cores were.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Taken {
-    /// With whatever else was on it, where that is known.
+    /// By the server alone: what strangers take of its core is no work of its own.
     server: f64,
     /// With load, called side and database on it, and whatever else.
     load: f64,
@@ -167,15 +167,15 @@ impl Taken {
         is_database_beside: bool,
     ) -> Self {
         let cores = |name: &str| figures.get(name).copied().unwrap_or(0.0);
-        let busy = |name: &str| core_busy.get(name).copied().unwrap_or(0.0);
+        let busy = core_busy.get("load").copied().unwrap_or(0.0);
         let database = if is_database_beside {
             cores(figure::DATABASE_CORES)
         } else {
             0.0
         };
         Self {
-            server: cores(figure::SERVER_CORES).max(busy("server")),
-            load: (cores(figure::LOAD_CORES) + database).max(busy("load")),
+            server: cores(figure::SERVER_CORES),
+            load: (cores(figure::LOAD_CORES) + database).max(busy),
         }
     }
 
@@ -309,10 +309,10 @@ mod tests {
             Bound::Neither
         );
         // And so is whatever the kernel has there.
-        let busy = [("load".to_owned(), 0.97), ("server".to_owned(), 0.7)].into();
+        let busy = [("load".to_owned(), 0.97), ("server".to_owned(), 1.0)].into();
         let taken = Taken::of(&cores(0.55, 0.7, 0.0), &busy, true);
         assert_eq!(taken.bound(), Bound::Load);
-        assert_eq!(taken.server, 0.7);
+        assert_eq!(taken.server, 0.55, "the server has not taken its core");
     }
 
     #[test]
