@@ -467,7 +467,8 @@ mod tests {
         ];
         let said = RefCell::new(VecDeque::from(said));
         let changed = || async {
-            match said.borrow_mut().pop_front() {
+            let next = said.borrow_mut().pop_front();
+            match next {
                 Some(changed) => changed,
                 None => std::future::pending().await,
             }

@@ -200,7 +200,7 @@ fn lateness_weighs_the_most_beside_the_shortest_delay() {
     assert_eq!(figures.delay_p99_us(), None);
     figures.srd.record(0, 0, 40 * MS);
     // From the send: how late it was sent is not the server's.
-    figures.rrd.record(0, 90 * MS, 100 * MS);
+    figures.register_ok(0, 90 * MS, 100 * MS);
     assert_eq!(figures.delay_p99_us().map(|us| us / 1_000), Some(10));
     figures.request("OPTIONS").delay.record(0, 0, 2 * MS);
     assert_eq!(figures.delay_p99_us().map(|us| us / 1_000), Some(2));
