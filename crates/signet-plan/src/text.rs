@@ -64,7 +64,9 @@ fn head(told: &mut String, plan: &Plan) {
     let basis = &plan.from;
     let whose = match basis.is_own {
         true => "measured on this machine",
-        false => "NOT YOURS: measured elsewhere",
+        false => {
+            "NOT YOURS, as far as can be told: measured elsewhere, or on a machine without /etc/machine-id"
+        }
     };
     let checked = match basis.checked {
         Some(checked) => format!("; predictions from it were {}", checked.told()),

@@ -457,6 +457,32 @@ mod tests {
     }
 
     #[test]
+    fn what_has_changed_is_remembered_no_more() {
+        let alice = Subject::new(b"alice", Arc::from("example.org"));
+        for change in [Changed::User(alice.clone()), Changed::Everything] {
+            let cache = crate::store_link::tests::cache();
+            let is_known = || cache.get(2, &alice, sip_auth::Algorithm::Md5).is_some();
+            assert!(is_known());
+            let said = RefCell::new(Some(change));
+            let changed = || async {
+                let next = said.borrow_mut().take();
+                match next {
+                    Some(change) => change,
+                    None => std::future::pending().await,
+                }
+            };
+            let mut runtime = tokio::runtime::Builder::new_current_thread();
+            runtime.enable_all().build().unwrap().block_on(async {
+                tokio::select! {
+                    () = listen(changed, &cache) => {}
+                    () = tokio::time::sleep(std::time::Duration::from_millis(20)) => {}
+                }
+            });
+            assert!(!is_known());
+        }
+    }
+
+    #[test]
     fn who_has_changed_is_forgotten_while_everything_waits_to_be_once_more() {
         let user = |name: &str| Changed::User(Subject::new(name.as_bytes(), Arc::from("a.org")));
         let said = [

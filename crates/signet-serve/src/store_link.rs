@@ -3,7 +3,7 @@
 //! the data folder's database; users are there, or in stores on other machines.
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::HashMap;
 use std::sync::mpsc::SyncSender;

@@ -351,7 +351,7 @@ pub(crate) enum UserCommand {
         /// alice or alice@example.com
         name: String,
     },
-    /// Add or change users from a CSV file, all or none
+    /// Add or change users from a CSV file; one bad line, and none is taken
     ///
     /// The first line names the columns: user, realm or domain (may be left out), and
     /// either password, or ha1_md5, ha1_sha256 and ha1_sha512_256 as `export`

@@ -82,7 +82,8 @@ counters::counters! {
         /// Look-ups that could be answered in a second as batches leave now, by what was
         /// measured of the store; too many where it has not been busy of late.
         pub predicted_per_s: u64 = gauge("signet_lookups_predicted_capacity_per_second"),
-        /// How long a look-up should take on average now, by the same.
+        /// How long a look-up should take on average now, by the same; 0 where more is asked
+        /// than can be answered.
         pub predicted_us: u64 = gauge("signet_lookups_predicted_delay_microseconds"),
     }
 }

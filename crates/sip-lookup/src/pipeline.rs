@@ -24,7 +24,7 @@
 //! *In time.* What nobody waits for any more is not asked. Where the estimate says that the
 //! answer would be late, the question is refused at once. A statement is given up after
 //! [`PipelineConfig::timeout_us`], and its rows are asked once more; a digest that a store
-//! verifies is not, since it may have been seen.
+//! verifies is not where it timed out, since it may have been seen.
 //!
 //! # The paper's processes
 //! With [`crate::Mode::Blocking`] the pipeline behaves like the proxy of Dacosta 2009 (4.2,
@@ -293,7 +293,12 @@ impl<T> Pipeline<T> {
         let predicted = self.model().predict(&self.setting(), rate_per_s);
         LookupFigures {
             predicted_per_s: predicted.capacity_per_s as u64,
-            predicted_us: predicted.mean_delay_us as u64,
+            // Where more is asked than can be answered there is no mean.
+            predicted_us: if predicted.mean_delay_us.is_finite() {
+                predicted.mean_delay_us as u64
+            } else {
+                0
+            },
             breaks: self.replicas.breaks(),
             queued: (self.table.queued(false) + self.table.queued(true)) as u64,
             in_flight: self.flights.len() as u64,

@@ -165,9 +165,20 @@ impl Finding {
                 verdict => verdict,
             }
         };
-        match (of(&ratio.interval), of(&ratio.opened())) {
+        let opened = ratio.opened();
+        let stays_beyond = self.yes_until.is_some_and(|until| {
+            if self.yes_at > self.no_at {
+                opened.low > until
+            } else {
+                opened.high < until
+            }
+        });
+        match (of(&ratio.interval), of(&opened)) {
             // What is only an end of what may be is no evidence.
             (Verdict::Yes | Verdict::No, Verdict::Differently) => Verdict::NotMeasured,
+            (Verdict::Differently, _) if ratio.open != Open::default() && !stays_beyond => {
+                Verdict::NotMeasured
+            }
             (_, verdict) => verdict,
         }
     }
@@ -191,7 +202,7 @@ impl Finding {
         };
         let evidence = match verdict {
             Verdict::NotMeasured => {
-                "; what is known only as the least or the most that it can be is no evidence"
+                "; a figure that is known only as \"at least\" or \"at most\" does not decide it"
             }
             Verdict::Yes | Verdict::No | Verdict::Differently => "",
         };
@@ -386,7 +397,7 @@ impl<'a> Asked<'a> {
         let id = &result.case.id;
         match found {
             Found::NotSettled => format!(
-                "{id} {} is not settled: its repeats are further apart than {}",
+                "{id} {} is not settled: its repeats are further apart, or half of their 95% interval is wider, than {}",
                 at(&result.load),
                 percent(self.experiment.spread_max)
             ),

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::case::Load;
 use super::file::Experiment;
 use super::finding::CrossCheck;
-use super::found::{FULL, cores_max, counted, found, has_full_load};
+use super::found::{CORES_MAX, FULL, counted, found, has_full_load};
 use crate::record::{Bound, CaseResult, Record, Repeat, figure};
 
 /// What a system's peaks are held against.
@@ -158,7 +158,7 @@ fn row(
     if cost_us <= 0.0 || found_per_s <= 0.0 {
         return None;
     }
-    let cores = cores_max(peak);
+    let cores = CORES_MAX;
     let mut points: Vec<(f64, f64)> = of_case
         .iter()
         .filter(|result| matches!(result.load, Load::Rate { .. }))
@@ -197,7 +197,7 @@ fn row(
 fn outside(peak: &CaseResult) -> Option<Outside> {
     let of = |repeat: &Repeat| {
         let cores = repeat.figures.get(figure::SERVER_CORES);
-        let has_room = cores.is_some_and(|cores| *cores < FULL * cores_max(peak));
+        let has_room = cores.is_some_and(|cores| *cores < FULL * CORES_MAX);
         match repeat.bound {
             Some(Bound::Server) => None,
             Some(Bound::Load) => Some(Outside::Load),

@@ -73,18 +73,20 @@ impl Found {
 }
 
 /// The repeats that count for a figure. One whose only doubt is that the load was full at a peak
-/// is among them: what it took is as true as any, and its rate is told as the least.
+/// is among them: what it took is as true as any, and its rate is told as the least. Its delays
+/// are those of the load.
 pub(crate) fn counted<'a>(
     result: &'a CaseResult,
-    figure: &'a str,
+    name: &'a str,
 ) -> impl Iterator<Item = &'a Repeat> {
     let repeats = result.repeats.iter();
     repeats.filter(move |repeat| {
-        let has_full_load = repeat.bound == Some(Bound::Load)
+        let has_full_load = !figure::is_delay(name)
+            && repeat.bound == Some(Bound::Load)
             && repeat.doubts.len() == 1
             && repeat.late.is_none()
             && repeat.overloaded.is_none();
-        repeat.counts_for(figure) || has_full_load
+        repeat.counts_for(name) || has_full_load
     })
 }
 
@@ -121,7 +123,10 @@ fn is_impossible(experiment: &Experiment, result: &CaseResult) -> bool {
 /// Whether a figure is of a peak that may not be the server's.
 fn is_bounded(result: &CaseResult, name: &str) -> bool {
     let is_peak = matches!(result.load, Load::Peak { .. });
-    let is_most = matches!(name, figure::RATE_PER_S | figure::CONCURRENT_MAX);
+    let is_most = matches!(
+        name,
+        figure::RATE_PER_S | figure::CONCURRENT_MAX | figure::DATABASE_BITS_PER_S
+    );
     is_peak && is_most && counted(result, name).any(|repeat| is_not_full(result, repeat))
 }
 
@@ -133,7 +138,7 @@ pub(crate) fn is_not_full(result: &CaseResult, repeat: &Repeat) -> bool {
         Some(Bound::Load) => true,
         Some(Bound::Neither) | None => {
             let cores = repeat.figures.get(figure::SERVER_CORES);
-            let has_room = cores.is_some_and(|cores| *cores < FULL * cores_max(result));
+            let has_room = cores.is_some_and(|cores| *cores < FULL * CORES_MAX);
             let waits = result.case.setting.authentication == Authentication::Mariadb;
             has_room && (!waits || has_full_load(repeat))
         }
@@ -150,10 +155,8 @@ pub(crate) fn has_full_load(repeat: &Repeat) -> bool {
     }
 }
 
-/// The cores that a server can fill: one for each worker.
-pub(crate) fn cores_max(result: &CaseResult) -> f64 {
-    f64::from(result.case.setting.workers.unwrap_or(1).max(1))
-}
+/// The cores that a server can fill: it has one, whatever its workers are.
+pub(crate) const CORES_MAX: f64 = 1.0;
 
 /// What values say. Two are as far apart as they are; from three on it is the 95% interval
 /// of their mean (Student's t), laid around their median, which more repeats make narrower.

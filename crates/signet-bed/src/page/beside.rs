@@ -236,7 +236,13 @@ pub(super) fn beside(experiment: &Experiment, record: &Record, names: &Names<'_>
             let is_peak = matches!(together.first.load, Load::Peak { .. });
             let mut ratios = Vec::new();
             for other in &others {
-                let ratio = ratio(ours.as_ref(), found_of(other).as_ref());
+                // A server at its peak has its core full, and the others' cores are no cost of it.
+                let is_core = matches!(
+                    kind.name,
+                    figure::SERVER_CORES | figure::LOAD_CORES | figure::DATABASE_CORES
+                );
+                let ratio = ratio(ours.as_ref(), found_of(other).as_ref())
+                    .filter(|_| !(is_peak && is_core));
                 ratios.push(ratio.map(number::figure));
                 let Some(ratio) = ratio else { continue };
                 let same = gathered.iter_mut().find(|known| {

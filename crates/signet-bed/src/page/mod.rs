@@ -205,7 +205,9 @@ fn lead(findings: &[Found], beside: &beside::Beside, names: &Names<'_>) -> Strin
         };
         let systems: Vec<String> = names.systems().iter().filter_map(of_system).collect();
         if !systems.is_empty() {
-            let asked = findings.iter().filter(|finding| !finding.answers.is_empty());
+            let asked = findings
+                .iter()
+                .filter(|finding| !finding.answers.is_empty());
             let findings = match asked.count() {
                 1 => "the paper's one finding".to_owned(),
                 several => format!("the paper's {several} findings"),

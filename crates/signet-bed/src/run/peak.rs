@@ -142,9 +142,10 @@ fn judge(repeat: &mut Repeat, above: Option<NotHeld>, is_database_beside: bool) 
             most.load * 100.0,
             most.server * 100.0
         ));
-    } else if above.is_none() {
+    } else if above.as_ref().is_none_or(|above| above.figures.is_empty()) {
         repeat.doubts.push(
-            "No rate above it was seen to fail: the peak lies above; give a guess that is nearer."
+            "No rate above it was measured and failed: the peak may lie above; run it again, or \
+             give a guess that is nearer."
                 .to_owned(),
         );
     }

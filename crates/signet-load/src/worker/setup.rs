@@ -11,6 +11,7 @@ use super::jobs::{Purpose, RequestSlot};
 use super::{Due, Unsent, Worker, WorkerPart};
 use crate::cause::of_end;
 use crate::clock::{NS_PER_MS, to_ms};
+use crate::mix::Flow;
 use crate::settings::{Lifetime, Settings};
 
 /// Agents that are being brought up at the same time.
@@ -301,7 +302,10 @@ impl Worker {
         result: Result<u32, measure::Failure>,
         now_ns: u64,
     ) {
-        if result.is_ok() {
+        // Where arrivals register, the delays are theirs.
+        let mix = &self.shared.settings.mix;
+        let arrivals_register = mix.flows().any(|flow| flow == Flow::Register);
+        if result.is_ok() && !arrivals_register {
             self.record.figures.upkeep_registered(slot.sent_ns, now_ns);
         }
         match (slot.purpose, result) {

@@ -151,7 +151,14 @@ impl Elsewhere {
             secrets,
             with_domain,
         } = listed;
-        if !self.names_have_realms || user.contains('@') {
+        let has_domain = user.contains('@');
+        if self.names_have_realms && has_domain && self.bare(user, realm) == user.as_str() {
+            return Err(Error::new(
+                format!("with user_with_domain {user} is no name in {realm}; nothing was imported"),
+                format!("write user@{realm}"),
+            ));
+        }
+        if !self.names_have_realms || has_domain {
             return Ok((
                 Subject::new(user.as_bytes(), realm.as_str().into()),
                 secrets,

@@ -66,7 +66,7 @@ pub(super) fn tell_forget(folder: &Path, subjects: &[Subject]) -> Result<(), Err
     told.map(|_| ()).map_err(|error| {
         Error::new(
             format!(
-                "the change is made, and the running server was not told: {}",
+                "the running server was not told to forget what it remembers: {}",
                 error.what()
             ),
             "it takes it up when what it remembers of the user expires (users.cache.lifetime_s)",

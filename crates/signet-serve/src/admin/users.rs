@@ -194,7 +194,7 @@ impl Users {
         people::forget(&self.data, user, &realm.0, was_there)
     }
 
-    /// Adds or changes users from a list in CSV, all or none.
+    /// Adds or changes users from a list in CSV. One bad line, and none is taken.
     pub fn import(&self, file: &Path) -> Result<(), Error> {
         let mut text = Zeroizing::new(String::new());
         let read = if file == Path::new("-") {

@@ -14,8 +14,8 @@ fn question(why: Why) -> Question {
     }
 }
 
-/// A cache that has alice.
-fn cache() -> Arc<Cache> {
+/// A cache that has alice in example.org.
+pub(crate) fn cache() -> Arc<Cache> {
     let cache = Arc::new(Cache::new([1; 16], CacheConfig::default()));
     let shared = Some(cache.clone());
     let mut pipeline = Pipeline::new(0, [1; 16], PipelineConfig::default(), shared);

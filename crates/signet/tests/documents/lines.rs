@@ -282,7 +282,7 @@ pub(crate) const BLOCKS: &[Block] = &[
             ("signet user list", Run(&["alice", "bob", "carol"])),
             ("signet user remove alice", Run(&["alice"])),
             (
-                "signet user import users.csv           # a mistake in one line: none",
+                "signet user import users.csv           # one bad line, and none is taken",
                 Run(&["1"]),
             ),
             (

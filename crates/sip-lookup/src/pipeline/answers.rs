@@ -186,8 +186,9 @@ impl<T> Pipeline<T> {
     }
 
     /// A statement was lost: its rows are asked once more, perhaps of another replica. A digest
-    /// that went unanswered is not: a store that has seen it and counts nonces would take it for
-    /// one that somebody sends again, and say that it is wrong.
+    /// that timed out is not: a store that has seen it and counts nonces would take it for one
+    /// that somebody sends again, and say that it is wrong. Where the way to a store is known to
+    /// be closed it is: most of what was under way there has not been seen.
     fn lost(&mut self, now_us: u64, flight: &Flight, kind: usize) {
         if let Some(count) = self.figures.failures.get_mut(kind) {
             *count += 1;
