@@ -34,7 +34,7 @@ pub struct Experiment {
     /// median, or half of the 95% interval of more repeats is wider.
     #[serde(default = "spread_max")]
     pub spread_max: f64,
-    /// Within a quarter of an hour.
+    /// Reckoned to end within a quarter of an hour.
     pub short: Plan,
     /// The whole of it.
     pub long: Plan,
@@ -90,7 +90,8 @@ pub struct Paper {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
-    /// Within a quarter of an hour on two cores; shows each finding.
+    /// Reckoned to end within a quarter of an hour on two cores; shows each finding but those
+    /// whose `forms` leave it out.
     Short,
     /// All cases, with more repeats.
     Long,
