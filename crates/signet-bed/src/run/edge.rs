@@ -6,6 +6,8 @@
 //! again: the search of `signet load peak`, which does, takes minutes, and a run has dozens of
 //! peaks, most of them found more than once.
 
+use invariant::broken;
+
 /// At the end the lowest rate that was not held lies above the highest that was by at most this
 /// share of it, where tries sufficed.
 const RESOLUTION: f64 = 0.07;
@@ -50,7 +52,7 @@ impl Edge {
     /// Whether the rate that was asked for was held.
     pub(super) fn give(&mut self, is_held: bool) {
         let Some(tried_per_s) = self.next_per_s else {
-            return;
+            return broken!("an outcome is given for a rate that was asked for");
         };
         self.tries += 1;
         if is_held {
