@@ -539,6 +539,20 @@ mod tests {
     }
 
     #[test]
+    fn every_group_that_a_policy_can_choose_has_a_shipped_price() {
+        let prices = Prices::shipped();
+        for group in crate::suites::GROUPS {
+            for usage in [Use::Accept, Use::Connect] {
+                let price = prices.of(usage, group.name);
+                assert!(price.is_some(), "{usage:?} {}", group.name);
+            }
+        }
+        for suite in ["TLS_AES_128_GCM_SHA256", "TLS_CHACHA20_POLY1305_SHA256"] {
+            assert!(prices.of(Use::Record, suite).is_some(), "{suite}");
+        }
+    }
+
+    #[test]
     fn what_is_no_record_says_what_to_give() {
         for (text, told) in [
             ("", "no record of prices"),

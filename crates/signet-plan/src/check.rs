@@ -1,6 +1,5 @@
 //! Predictions held to what mixtures take that took no part in the calibration.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,22 +8,18 @@ use signet_bed::Error;
 use signet_page::number::figure;
 
 use crate::calibrate::{has_database, ports};
-use crate::demand::{Key, Transport};
-use crate::drive::{Bench, Connection, Directory, Flow, Lengths, Mixture, Stream};
+use crate::drive::{Bench, Lengths, Mixture};
+use crate::mixtures::{described, mixtures};
 use crate::profile::{Checked, Profile, Run};
 
 /// The name in every file.
 pub const FORMAT: &str = "signet-plan-check";
 /// The version that is written.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Mixtures that are run where nothing else is said.
 pub const CASES: u32 = 20;
-/// What a mixture is to take of a core, at least and at most.
-const CORES: (f64, f64) = (0.06, 0.30);
-/// Loads and gateways have one core together: rates beyond these would be theirs.
-const CALLS_MAX_PER_S: f64 = 4_000.0;
-const REGISTRATIONS_MAX_PER_S: f64 = 5_000.0;
-const HANDSHAKES_MAX_PER_S: f64 = 350.0;
+/// How often each is run, minutes apart: what else the machine does changes from one to the other.
+const ROUNDS: u32 = 2;
 /// Standard errors on either side of a prediction.
 const ERRORS: f64 = 2.0;
 
@@ -67,8 +62,10 @@ pub struct Check {
 pub struct Case {
     /// What is in it.
     pub what: String,
-    /// What it took, and what happened.
-    pub run: Run,
+    /// What it took each time, and what happened.
+    pub runs: Vec<Run>,
+    /// CPU time that it took, in cores: the mean of the runs that count.
+    pub measured_cores: f64,
     /// CPU time that was predicted for what happened, in cores, at the machine's speed then.
     pub predicted_cores: f64,
     /// The ends of its interval.
@@ -78,36 +75,46 @@ pub struct Case {
 }
 
 impl Case {
-    fn new(profile: &Profile, mut run: Run) -> Self {
-        // What has no price would be predicted to cost nothing.
-        let unpriced = profile.fit.unpriced(&run.rates);
-        run.doubts.extend(
-            unpriced
-                .iter()
-                .map(|event| format!("the profile has no price for {}", event.title())),
-        );
-        let slowness = profile.slowness(run.speed);
-        let (cores, price_error) = profile.fit.cores(&run.rates);
-        let error = price_error.hypot(cores * profile.fit.residual);
-        let predicted_cores = cores * slowness;
-        let half = ERRORS * error * slowness;
+    /// Of a mixture with at least one run.
+    fn new(profile: &Profile, mixture: &Mixture, mut runs: Vec<Run>) -> Self {
+        for run in &mut runs {
+            // What has no price would be predicted to cost nothing.
+            let unpriced = profile.fit.unpriced(&run.rates);
+            run.doubts.extend(
+                unpriced
+                    .iter()
+                    .map(|event| format!("the profile has no price for {}", event.title())),
+            );
+        }
+        let mean = |of: &dyn Fn(&Run) -> f64| {
+            let counting = || runs.iter().filter(|run| run.doubts.is_empty());
+            counting().map(of).sum::<f64>() / (counting().count().max(1) as f64)
+        };
+        let fit = &profile.fit;
+        let measured_cores = mean(&|run| run.cores);
+        let predicted_cores = mean(&|run| fit.cores(&run.rates).0 * profile.slowness(run.speed));
+        let half = mean(&|run| {
+            let (cores, price_error) = fit.cores(&run.rates);
+            ERRORS * price_error.hypot(cores * fit.residual) * profile.slowness(run.speed)
+        });
         Self {
-            what: described(&run.mixture),
+            what: described(mixture),
+            measured_cores,
             predicted_cores,
             interval: ((predicted_cores - half).max(0.0), predicted_cores + half),
-            error: predicted_cores / run.cores.max(1e-9) - 1.0,
-            run,
+            error: predicted_cores / measured_cores.max(1e-9) - 1.0,
+            runs,
         }
     }
 
     /// Whether it says anything.
     pub fn counts(&self) -> bool {
-        self.run.doubts.is_empty()
+        self.runs.iter().any(|run| run.doubts.is_empty())
     }
 
     /// Whether what was measured lies in the interval.
     pub fn is_within(&self) -> bool {
-        (self.interval.0..=self.interval.1).contains(&self.run.cores)
+        (self.interval.0..=self.interval.1).contains(&self.measured_cores)
     }
 }
 
@@ -125,12 +132,19 @@ pub fn check(profile: &Profile, options: &Options, say: &dyn Fn(&str)) -> Result
     let bench =
         Bench::open(&options.signet, &options.folder, ports, wants_database).map_err(failed)?;
     let lengths = lengths(options.is_quick);
+    let rounds = if options.is_quick { 1 } else { ROUNDS };
+    let mixtures = mixtures(profile, options.cases, options.seed, wants_database);
+    let mut runs: Vec<Vec<Run>> = vec![Vec::new(); mixtures.len()];
     let mut cases = Vec::new();
-    for mixture in mixtures(profile, options.cases, options.seed, wants_database) {
-        let run = bench.run(&mixture, lengths).map_err(failed)?;
-        let case = Case::new(profile, run);
-        say(&line(cases.len() + 1, &case));
-        cases.push(case);
+    for round in 1..=rounds {
+        for (nth, (mixture, runs)) in mixtures.iter().zip(&mut runs).enumerate() {
+            runs.push(bench.run(mixture, lengths).map_err(failed)?);
+            if round == rounds {
+                let case = Case::new(profile, mixture, std::mem::take(runs));
+                say(&line(nth + 1, &case));
+                cases.push(case);
+            }
+        }
     }
     Ok(Check {
         format: FORMAT.to_owned(),
@@ -154,7 +168,7 @@ fn lengths(is_quick: bool) -> Lengths {
 fn checked(cases: &[Case]) -> Option<Checked> {
     let counting = || cases.iter().filter(|case| case.counts());
     let errors: Vec<f64> = counting().map(|case| case.error.abs()).collect();
-    let cores = || counting().map(|case| case.run.cores);
+    let cores = || counting().map(|case| case.measured_cores);
     let count = errors.len() as f64;
     (!errors.is_empty()).then(|| Checked {
         cases: errors.len() as u64,
@@ -166,134 +180,13 @@ fn checked(cases: &[Case]) -> Option<Checked> {
     })
 }
 
-/// Mixtures, drawn from a seed, each as large as suits the machine of the profile.
-pub fn mixtures(profile: &Profile, count: u32, seed: u64, has_database: bool) -> Vec<Mixture> {
-    let mut random = fastrand::Rng::with_seed(seed);
-    (0..count)
-        .map(|nth| {
-            let users = match nth % 5 {
-                0 | 3 => Directory::None,
-                2 if has_database => Directory::Database,
-                _ => Directory::Own,
-            };
-            let count = random.usize(2..=3);
-            let mut streams: Vec<Stream> = (0..count).map(|_| stream(&mut random, users)).collect();
-            streams.sort_by_key(described_stream);
-            let mixture = Mixture {
-                name: format!("mixture {}", nth + 1),
-                users,
-                rtt_ms: 0,
-                streams,
-            };
-            sized(profile, mixture, &mut random)
-        })
-        .collect()
-}
-
-/// A load of some kind, at a rate that says how it stands to the others.
-fn stream(random: &mut fastrand::Rng, users: Directory) -> Stream {
-    let transports = [Transport::Udp, Transport::Tcp, Transport::Tls];
-    let mut any = || {
-        let nth = random.usize(0..transports.len());
-        transports.get(nth).copied().unwrap_or_default()
-    };
-    let (from, onward) = (any(), any());
-    let weight = 0.25 + random.f64();
-    let kind = random.u8(0..10);
-    let is_challenged = users != Directory::None && random.bool();
-    let made = match kind {
-        0..=3 => Stream::new(Flow::Calls(onward), from, 400.0 * weight),
-        4..=6 => Stream::new(Flow::Registrations, from, 800.0 * weight),
-        7 if users == Directory::None => Stream::new(Flow::Local, Transport::Udp, 250.0 * weight),
-        7 | 8 => {
-            let key = if random.bool() {
-                Key::P256
-            } else {
-                Key::Rsa2048
-            };
-            let resumed = f64::from(random.u8(0..=4)) / 4.0;
-            Stream::per_call(Transport::Tls, 60.0 * weight, key, resumed)
-        }
-        _ => Stream::per_call(Transport::Tcp, 120.0 * weight, Key::P256, 0.0),
-    };
-    Stream {
-        is_challenged,
-        ..made
-    }
-}
-
-/// The same mixture with rates that take a share of a core that is drawn, as far as the loads
-/// can make them.
-fn sized(profile: &Profile, mixture: Mixture, random: &mut fastrand::Rng) -> Mixture {
-    let wanted = CORES.0 + (CORES.1 - CORES.0) * random.f64();
-    let of = |mixture: &Mixture| {
-        let (cores, _) = profile.fit.cores(&mixture.rates());
-        (cores - profile.fit.base_cores).max(1e-6)
-    };
-    // Wake-ups are no line: twice comes close enough.
-    let mut mixture = mixture;
-    for _ in 0..2 {
-        let factor = (wanted / of(&mixture)).min(room(&mixture));
-        mixture = mixture.scaled(factor);
-    }
-    mixture
-}
-
-/// How many times as much the loads could still make.
-fn room(mixture: &Mixture) -> f64 {
-    let sum = |is_counted: &dyn Fn(&Stream) -> bool| -> f64 {
-        let counted = mixture.streams.iter().filter(|stream| is_counted(stream));
-        counted.map(|stream| stream.per_s).sum()
-    };
-    let calls = sum(&|stream| stream.flow != Flow::Registrations);
-    let registrations = sum(&|stream| stream.flow == Flow::Registrations);
-    let handshakes =
-        sum(&|stream| stream.transport == Transport::Tls && stream.connection != Connection::Kept);
-    // They share the core, so that what each takes of it is added.
-    let used = calls / CALLS_MAX_PER_S
-        + registrations / REGISTRATIONS_MAX_PER_S
-        + handshakes / HANDSHAKES_MAX_PER_S;
-    1.0 / used.max(1e-9)
-}
-
-/// A mixture in a line.
-pub fn described(mixture: &Mixture) -> String {
-    let streams: Vec<String> = mixture.streams.iter().map(described_stream).collect();
-    let users = match mixture.users {
-        Directory::None => "",
-        Directory::Own => "; own store",
-        Directory::Database => "; database",
-        Directory::Cache => "; cache",
-    };
-    format!("{}{users}", streams.join(" + "))
-}
-
-fn described_stream(stream: &Stream) -> String {
-    let name = stream.transport.name();
-    let mut told = match stream.flow {
-        Flow::Calls(onward) => format!("{:.0} calls {name}-{}", stream.per_s, onward.name()),
-        Flow::Local => format!("{:.0} calls to users {name}", stream.per_s),
-        Flow::Registrations => format!("{:.0} registrations {name}", stream.per_s),
-    };
-    if let Connection::PerCall { key, resumed, .. } = stream.connection {
-        match (stream.transport, key) {
-            (Transport::Tls, Key::P256) => told.push_str(", each P-256"),
-            (Transport::Tls, Key::Rsa2048) => told.push_str(", each RSA"),
-            _ => told.push_str(", each connected"),
-        }
-        if stream.transport == Transport::Tls && resumed > 0.0 {
-            let _ = write!(told, " {:.0}% resumed", resumed * 100.0);
-        }
-    }
-    if stream.is_challenged {
-        told.push_str(", challenged");
-    }
-    told
-}
-
 fn line(nth: usize, case: &Case) -> String {
     let verdict = match (case.counts(), case.is_within()) {
-        (false, _) => format!("  does not count: {}", case.run.doubts.join(", ")),
+        (false, _) => {
+            let doubts = case.runs.iter().flat_map(|run| run.doubts.iter());
+            let doubts: Vec<&str> = doubts.map(String::as_str).collect();
+            format!("  does not count: {}", doubts.join(", "))
+        }
         (true, true) => String::new(),
         (true, false) => "  outside of its interval".to_owned(),
     };
@@ -301,7 +194,7 @@ fn line(nth: usize, case: &Case) -> String {
     format!(
         "{nth:>3}  {:>6}  {:>6}  {:>+6.1}%  {}{verdict}",
         figure(case.predicted_cores * 1e3),
-        figure(case.run.cores * 1e3),
+        figure(case.measured_cores * 1e3),
         case.error * 100.0,
         case.what
     )
@@ -338,49 +231,39 @@ impl Check {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
     use crate::testing;
 
-    #[test]
-    fn mixtures_are_drawn_again_and_are_no_runs_of_the_calibration() {
-        let profile = testing::profile();
-        let all = mixtures(&profile, 20, 1, true);
-        assert_eq!(all, mixtures(&profile, 20, 1, true));
-        assert_ne!(all, mixtures(&profile, 20, 2, true));
-        assert!(all.iter().all(|mixture| mixture.streams.len() >= 2));
-        let names: BTreeSet<String> = all.iter().map(described).collect();
-        assert_eq!(names.len(), 20, "{names:#?}");
-        let databases = all.iter().filter(|one| one.users.has_database());
-        assert_eq!(databases.count(), 4);
-        let without = mixtures(&profile, 20, 1, false);
-        assert!(!without.iter().any(|mixture| mixture.users.has_database()));
-    }
-
-    #[test]
-    fn mixtures_suit_the_machine_and_the_loads() {
-        let profile = testing::profile();
-        for mixture in mixtures(&profile, 200, 7, true) {
-            let (cores, _) = profile.fit.cores(&mixture.rates());
-            assert!(cores < CORES.1 * 1.1, "{cores}: {}", described(&mixture));
-            assert!(room(&mixture) > 0.99, "{}", described(&mixture));
-            assert!(profile.fit.unpriced(&mixture.rates()).is_empty());
-        }
-    }
-
-    fn case(profile: &Profile, factor: f64, doubts: &[&str]) -> Case {
+    fn run(profile: &Profile, factor: f64, doubts: &[&str]) -> Run {
         let mixture = mixtures(profile, 1, 3, false).remove(0);
         let rates = mixture.rates();
         let (cores, _) = profile.fit.cores(&rates);
-        let run = Run {
+        Run {
             mixture,
             rates,
             cores: cores * factor,
             doubts: doubts.iter().map(|doubt| (*doubt).to_owned()).collect(),
             ..Run::default()
-        };
-        Case::new(profile, run)
+        }
+    }
+
+    fn case(profile: &Profile, factor: f64, doubts: &[&str]) -> Case {
+        let run = run(profile, factor, doubts);
+        Case::new(profile, &run.mixture.clone(), vec![run])
+    }
+
+    #[test]
+    fn what_is_measured_is_the_mean_of_the_runs_that_count() {
+        let profile = testing::profile();
+        let one = run(&profile, 1.0, &[]);
+        let other = run(&profile, 1.5, &[]);
+        let doubted = run(&profile, 9.0, &["2% failed"]);
+        let runs = vec![one.clone(), doubted, other];
+        let case = Case::new(&profile, &one.mixture, runs);
+        assert!(case.counts());
+        assert!((case.measured_cores / one.cores - 1.25).abs() < 1e-9);
+        assert!((case.predicted_cores / one.cores - 1.0).abs() < 1e-9);
+        assert!((case.error + 0.2).abs() < 1e-9, "{case:?}");
     }
 
     #[test]
@@ -418,7 +301,7 @@ mod tests {
             checked: Some(checked),
         };
         let summary = check.summary();
-        let (less, more) = (cases[0].run.cores, cases[1].run.cores);
+        let (less, more) = (cases[0].measured_cores, cases[1].measured_cores);
         assert_eq!((checked.cores_min, checked.cores_max), (less, more));
         assert!(
             summary.starts_with("2 of 3 mixtures count, at "),
@@ -438,9 +321,9 @@ mod tests {
             kernel_us: us,
         };
         profile.speed = Some(speed(100.0));
-        let mut run = case(&profile, 1.2, &[]).run;
+        let mut run = run(&profile, 1.2, &[]);
         run.speed = Some(speed(120.0));
-        let case = Case::new(&profile, run);
+        let case = Case::new(&profile, &run.mixture.clone(), vec![run]);
         assert!(case.error.abs() < 1e-9, "{case:?}");
     }
 }

@@ -158,6 +158,20 @@ impl Rates {
             .sum()
     }
 
+    /// How likely it is that of two arrivals one after the other each is of another kind: 0 where
+    /// all are alike.
+    pub fn mixed(&self) -> f64 {
+        let all_per_s = self.arrivals_per_s();
+        if all_per_s <= 0.0 {
+            return 0.0;
+        }
+        let alike: f64 = self
+            .iter()
+            .map(|(event, per_s)| (event.arrivals() * per_s / all_per_s).powi(2))
+            .sum();
+        1.0 - alike
+    }
+
     /// Transactions that begin in a second and stay for [`KEPT_S`].
     pub fn kept_per_s(&self) -> f64 {
         self.iter()
@@ -191,6 +205,10 @@ mod tests {
         assert_eq!(twice.get(Event::LegUdp), 40.0);
         assert_eq!(twice.get(Event::Mutual), 0.0);
         assert_eq!(twice.arrivals_per_s(), 130.0);
+        let (legs, registers) = (120.0 / 130.0, 10.0 / 130.0);
+        let alike: f64 = legs * legs + registers * registers;
+        assert!((twice.mixed() - (1.0 - alike)).abs() < 1e-9);
+        assert_eq!(Rates::default().mixed(), 0.0);
         assert_eq!(twice.kept_per_s(), 60.0);
         assert_eq!(twice.registrations_per_s(), 10.0);
     }

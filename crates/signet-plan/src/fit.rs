@@ -1,7 +1,8 @@
 //! From what runs took to what each thing costs.
 //!
 //! The CPU time of a run is linear in the prices once it is known for how long a wake-up keeps
-//! the server awake; that one number is found by trying. No price is below nothing.
+//! the server awake; that one number is found by trying. A wake-up costs more the more kinds of
+//! things come: each finds the caches as another kind has left them. No price is below nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,6 +41,11 @@ pub struct Fit {
     pub wake_us: f64,
     /// Its standard error.
     pub wake_error_us: f64,
+    /// What one costs more where no two arrivals in a row are of one kind, in microseconds; it
+    /// counts by [`Rates::mixed`].
+    pub mixed_us: f64,
+    /// Its standard error.
+    pub mixed_error_us: f64,
     /// For how long what else arrives needs no wake-up of its own, in microseconds.
     pub awake_us: f64,
     /// What each thing costs besides; what no run had is not there.
@@ -51,7 +57,11 @@ pub struct Fit {
 }
 
 /// Times awake that are tried, in microseconds.
-const AWAKE_US: [f64; 9] = [0.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0];
+const AWAKE_US: [f64; 10] = [
+    0.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 1_280.0,
+];
+/// Unknowns before the prices: the base, a wake-up, and one among arrivals of many kinds.
+const BEFORE_PRICES: usize = 3;
 /// Sets of runs that are drawn for the errors of prices.
 const DRAWN: u32 = 40;
 /// Rounds of a search, at most.
@@ -88,8 +98,8 @@ impl Fit {
         let at = |values: &[f64], index: usize| values.get(index).copied().unwrap_or(0.0);
         let priced = events.iter().enumerate().map(|(nth, event)| {
             let price = Price {
-                us: at(&found, nth + 2) * US_PER_S,
-                error_us: at(&errors, nth + 2) * US_PER_S,
+                us: at(&found, nth + BEFORE_PRICES) * US_PER_S,
+                error_us: at(&errors, nth + BEFORE_PRICES) * US_PER_S,
             };
             (*event, price)
         });
@@ -98,6 +108,8 @@ impl Fit {
             base_error_cores: at(&errors, 0),
             wake_us: at(&found, 1) * US_PER_S,
             wake_error_us: at(&errors, 1) * US_PER_S,
+            mixed_us: at(&found, 2) * US_PER_S,
+            mixed_error_us: at(&errors, 2) * US_PER_S,
             awake_us,
             prices: priced.collect(),
             residual,
@@ -110,12 +122,23 @@ impl Fit {
         wakes_per_s(arrivals_per_s, self.awake_us)
     }
 
+    /// What so many workers take for wake-ups, together and in cores, and its standard error.
+    /// What arrives is spread over them, and each is woken up for its own.
+    pub fn wake_cores(&self, rates: &Rates, workers: f64) -> (f64, f64) {
+        let per_s = workers * self.wakes_per_s(rates.arrivals_per_s() / workers);
+        let mixed = rates.mixed();
+        let error_us = self.wake_error_us.hypot(mixed * self.mixed_error_us);
+        (
+            per_s * (self.wake_us + mixed * self.mixed_us) / US_PER_S,
+            per_s * error_us / US_PER_S,
+        )
+    }
+
     /// CPU time of one worker with these rates, in cores, and its standard error from those of
     /// what it is made of. What has no price counts nothing here: ask [`Fit::unpriced`] first.
     pub fn cores(&self, rates: &Rates) -> (f64, f64) {
-        let wakes_per_s = self.wakes_per_s(rates.arrivals_per_s());
-        let mut cores = self.base_cores + wakes_per_s * self.wake_us / US_PER_S;
-        let wake_error = wakes_per_s * self.wake_error_us / US_PER_S;
+        let (wake_cores, wake_error) = self.wake_cores(rates, 1.0);
+        let mut cores = self.base_cores + wake_cores;
         let mut square = self.base_error_cores.powi(2) + wake_error.powi(2);
         for (event, per_s) in rates.iter() {
             let price = self.prices.get(&event).copied().unwrap_or_default();
@@ -164,12 +187,16 @@ struct Linear {
 }
 
 impl Linear {
-    /// Columns: the base, wake-ups, then the events.
+    /// Columns: the base, wake-ups, those among many kinds, then the events.
     fn new(samples: &[Sample], events: &[Event], awake_us: f64, measured: &[f64]) -> Self {
         let rows = samples.iter().map(|sample| {
             let wakes = wakes_per_s(sample.rates.arrivals_per_s(), awake_us);
+            let before_prices = [1.0, wakes, wakes * sample.rates.mixed()];
             let counts = events.iter().map(|event| sample.rates.get(*event));
-            [1.0, wakes].into_iter().chain(counts).collect::<Vec<f64>>()
+            before_prices
+                .into_iter()
+                .chain(counts)
+                .collect::<Vec<f64>>()
         });
         Self::from_rows(rows.collect(), measured)
     }
@@ -381,6 +408,7 @@ mod tests {
         Fit {
             base_cores: 0.002,
             wake_us: 3.0,
+            mixed_us: 2.0,
             awake_us: 40.0,
             prices: TRUE_PRICES.map(|(event, us)| (event, price(us))).into(),
             ..Fit::default()
@@ -429,6 +457,7 @@ mod tests {
         let fit = Fit::of(&samples(0.0), 0.01);
         assert_eq!(fit.awake_us, 40.0);
         assert!((fit.wake_us - 3.0).abs() < 0.1, "{fit:?}");
+        assert!((fit.mixed_us - 2.0).abs() < 0.1, "{fit:?}");
         assert!((fit.base_cores - 0.002).abs() < 0.000_2, "{fit:?}");
         for (event, us) in TRUE_PRICES {
             let price = fit.prices[&event];
@@ -473,6 +502,29 @@ mod tests {
         let wakes_per_s = unsure.wakes_per_s(some.arrivals_per_s());
         let (_, error) = unsure.cores(&some);
         assert!((error - (wakes_per_s / 1e6).hypot(0.000_5)).abs() < 1e-12);
+        // On two workers there are more of them, each as uncertain.
+        let (_, of_two) = unsure.wake_cores(&some, 2.0);
+        assert!(of_two > wakes_per_s / 1e6, "{of_two}");
+    }
+
+    #[test]
+    fn a_wake_up_costs_more_among_many_kinds() {
+        let fit = truth();
+        let alike = rates(&[(Event::LegUdp, 1_000.0)]);
+        let mixed = rates(&[(Event::LegUdp, 500.0), (Event::LegTls, 500.0)]);
+        assert_eq!(alike.arrivals_per_s(), mixed.arrivals_per_s());
+        let [(alike_cores, _), (mixed_cores, _)] =
+            [&alike, &mixed].map(|rates| fit.wake_cores(rates, 1.0));
+        assert!(
+            (mixed_cores / alike_cores - 4.0 / 3.0).abs() < 1e-9,
+            "{alike_cores} {mixed_cores}"
+        );
+        let unsure = Fit {
+            mixed_error_us: 1.0,
+            ..truth()
+        };
+        assert_eq!(unsure.cores(&alike).1, 0.0);
+        assert!(unsure.cores(&mixed).1 > 0.0);
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub mod erlang;
 pub mod event;
 pub mod fit;
 pub mod machine;
+pub mod mixtures;
 mod page;
 pub mod plan;
 pub mod profile;

@@ -291,10 +291,7 @@ fn priced(profile: &Profile, rates: &Rates) -> Result<(), Refusal> {
 fn cost(profile: &Profile, rates: &Rates, workers: u64, wide: f64) -> Cost {
     let fit = &profile.fit;
     let workers = workers as f64;
-    // What arrives is spread over the workers, and each is woken up for its own.
-    let wakes_per_s = workers * fit.wakes_per_s(rates.arrivals_per_s() / workers);
-    let wake_cores = wakes_per_s * fit.wake_us / 1e6;
-    let wake_error = wakes_per_s * fit.wake_error_us / 1e6;
+    let (wake_cores, wake_error) = fit.wake_cores(rates, workers);
     // One measured figure for all of them: its error is theirs together.
     let base_cores = workers * fit.base_cores;
     let base_error = workers * fit.base_error_cores;

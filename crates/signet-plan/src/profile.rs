@@ -16,8 +16,8 @@ use crate::fit::{self, Fit, Sample};
 /// The name in every file.
 pub const FORMAT: &str = "signet-plan-profile";
 /// The version that is written and read. Version 1 had neither the machine's identifier nor the
-/// errors of base and wake-ups.
-pub const VERSION: u32 = 2;
+/// errors of base and wake-ups, version 2 no price of what is mixed.
+pub const VERSION: u32 = 3;
 /// Larger files are refused unread.
 const FILE_BYTES_MAX: u64 = 1 << 26;
 

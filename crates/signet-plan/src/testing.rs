@@ -69,6 +69,8 @@ pub(crate) fn profile() -> Profile {
             base_error_cores: 0.000_1,
             wake_us: 3.0,
             wake_error_us: 0.1,
+            mixed_us: 1.0,
+            mixed_error_us: 0.1,
             awake_us: 40.0,
             prices: Event::ALL.map(price).into(),
             residual: 0.05,
