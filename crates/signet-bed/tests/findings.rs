@@ -193,7 +193,7 @@ fn repeats_that_disagree_are_no_yes() {
         "{}",
         answer.sentence
     );
-    // Settled, and still too far apart for a yes.
+    // Settled, and still so far apart that both a yes and a no are among what may be.
     let loose = TLS_COSTS.replace("no_at = 1.1", "no_at = 1.49");
     let experiment = experiment(&loose);
     let results = vec![
@@ -202,7 +202,39 @@ fn repeats_that_disagree_are_no_yes() {
     ];
     let answers = experiment.findings[0].answer(&experiment, &record(results));
     near(answers[0].ratio.unwrap().median, 60.25 / 39.75);
-    assert_eq!(answers[0].verdict, Verdict::Differently);
+    assert_eq!(answers[0].verdict, Verdict::NotMeasured);
+    let told = &answers[0].sentence;
+    assert!(told.contains("reaches from a yes to a no"), "{told}");
+}
+
+#[test]
+fn what_all_repeats_of_a_run_differ_by_decides_what_two_cannot() {
+    let experiment = experiment(TLS_COSTS);
+    let answer = |noise: f64, tls_us: f64| {
+        let around = |id: &str, us: f64| cpu(id, &[us / noise, us * noise]);
+        let mut results = vec![around("chain.tcp", 40.0), around("chain.tls", tls_us)];
+        // Ten more pairs, of a server that the finding is not asked of.
+        results.extend((0..10).map(|_| CaseResult {
+            system: "kamailio".to_owned(),
+            ..around("outbound.tcp", 70.0)
+        }));
+        experiment.findings[0]
+            .answer(&experiment, &record(results))
+            .remove(0)
+    };
+    // Neither of the two is settled, and yet four times as much is no chance.
+    let clear = answer(1.15, 160.0);
+    assert_eq!(clear.verdict, Verdict::Yes, "{}", clear.sentence);
+    let ratio = clear.ratio.unwrap();
+    near(ratio.median, 4.0);
+    // The deviation of a pair's logarithm, over the root of two repeats, for both sides.
+    let reach = 2.179 * 2.0_f64.sqrt() * 1.15_f64.ln();
+    near(ratio.high, 4.0 * reach.exp());
+    near(ratio.low, 4.0 * (-reach).exp());
+    // A little more may be chance.
+    let open = answer(1.15, 60.0);
+    assert_eq!(open.verdict, Verdict::NotMeasured, "{}", open.sentence);
+    assert_eq!(answer(1.01, 62.0).verdict, Verdict::Yes);
 }
 
 #[test]

@@ -265,7 +265,9 @@ fn once(planned: &[Planned], factor: f64) -> Vec<Mixture> {
 /// Those that are measured at the end again, so that a machine that changes meanwhile is noticed.
 fn again(planned: &[Planned], factor: f64) -> Vec<Mixture> {
     let repeated = planned.iter().filter(|(_, is_repeated)| *is_repeated);
-    repeated.map(|(one, _)| one.clone().scaled(factor)).collect()
+    repeated
+        .map(|(one, _)| one.clone().scaled(factor))
+        .collect()
 }
 
 /// A mixture, and whether it is measured twice.

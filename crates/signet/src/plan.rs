@@ -139,7 +139,16 @@ fn profiles() -> String {
     let mut told = String::new();
     for (name, _) in SHIPPED {
         told.push_str(&match Profile::open(name) {
-            Ok(profile) => format!("{name}: {}\n", profile.machine.cpu_model),
+            Ok(profile) => {
+                let checked = profile.checked.map(|checked| checked.told());
+                format!(
+                    "{name}: {}, {} cores, signet {}; predictions from it were {}; not of this machine\n",
+                    profile.machine.cpu_model,
+                    profile.machine.cores,
+                    profile.program.trim_start_matches("signet "),
+                    checked.as_deref().unwrap_or("not checked"),
+                )
+            }
             Err(error) => format!("{name}: {error}\n"),
         });
     }

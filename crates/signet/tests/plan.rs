@@ -189,6 +189,8 @@ fn what_is_wrong_is_told_with_its_remedy() {
     assert!(said.contains("--signet PATH"), "{said}");
     let (code, said) = planner.run(&["profiles"]);
     assert_eq!(code, 0, "{said}");
+    assert!(said.contains("epyc-2c: "), "{said}");
+    assert!(said.contains("not of this machine"), "{said}");
 }
 
 #[test]

@@ -7,7 +7,8 @@ use super::case::Load;
 use super::figures::{in_words, number};
 use super::file::Experiment;
 use super::finding::{Answer, By, Finding, Interval, Verdict};
-use super::found::{Found, found};
+use super::found::{Found, found, is_bounded, unsettled};
+use super::noise::Noise;
 use super::pairs::{Item, Sides};
 use super::pick::Pick;
 use crate::record::{CaseResult, Record};
@@ -41,6 +42,8 @@ struct Side<'a> {
     result: &'a CaseResult,
     interval: Interval,
     open: Open,
+    /// Whether the interval is by what repeats differ by in the whole run.
+    is_pooled: bool,
 }
 
 /// Whether what was found is only an end of what may be.
@@ -124,6 +127,7 @@ impl Finding {
         let asked = Asked {
             finding: self,
             experiment,
+            record,
             results: record
                 .results
                 .iter()
@@ -179,13 +183,24 @@ impl Finding {
             (Verdict::Differently, _) if ratio.open != Open::default() && !stays_beyond => {
                 Verdict::NotMeasured
             }
+            (_, Verdict::Differently) if self.allows_both(&ratio.interval) => Verdict::NotMeasured,
             (_, verdict) => verdict,
         }
     }
 
+    /// Whether an interval reaches from a yes to a no.
+    fn allows_both(&self, interval: &Interval) -> bool {
+        let (least, most) = if self.yes_at > self.no_at {
+            (self.no_at, self.yes_at)
+        } else {
+            (self.yes_at, self.no_at)
+        };
+        interval.low <= least && interval.high >= most
+    }
+
     fn sentence(&self, ratio: &Ratio, verdict: Verdict) -> String {
         let interval = &ratio.interval;
-        let within = if interval.repeats > 1 {
+        let within = if interval.repeats > 1 || interval.low < interval.high {
             format!("{} to {}", number(interval.low), number(interval.high))
         } else {
             "measured once".to_owned()
@@ -201,6 +216,9 @@ impl Finding {
             None => String::new(),
         };
         let evidence = match verdict {
+            Verdict::NotMeasured if self.allows_both(interval) => {
+                "; what the repeats allow reaches from a yes to a no: more --repeats decide it"
+            }
             Verdict::NotMeasured => {
                 "; a figure that is known only as \"at least\" or \"at most\" does not decide it"
             }
@@ -218,6 +236,7 @@ impl Finding {
 struct Asked<'a> {
     finding: &'a Finding,
     experiment: &'a Experiment,
+    record: &'a Record,
     results: Vec<&'a CaseResult>,
 }
 
@@ -372,19 +391,28 @@ impl<'a> Asked<'a> {
             .get(nth)
             .ok_or_else(|| missing("its case was not measured"))?;
         let id = &result.case.id;
-        let (interval, is_least) = match found(self.experiment, result, &self.finding.figure) {
-            Found::Settled(interval) => (interval, false),
-            Found::AtLeast(interval) => (interval, true),
-            Found::Impossible => {
+        let name = &self.finding.figure;
+        let noise = Noise::of(self.record.results.iter(), &result.load, name);
+        let (interval, is_least) = match (found(self.experiment, result, name), noise) {
+            (Found::Settled(interval), _) => (interval, false),
+            (Found::AtLeast(interval), _) => (interval, true),
+            // How far they are apart is known, and so what they decide.
+            (Found::NotSettled, Some(_)) => {
+                let interval = unsettled(result, name);
+                let interval = interval.ok_or_else(|| missing("no repeat counts"))?;
+                (interval, is_bounded(result, name))
+            }
+            (Found::Impossible, _) => {
                 let why = self.experiment.reason_against(&result.system, &result.case);
                 let why = why.unwrap_or("the system cannot do it");
                 return Err(Without::Cannot(format!("{id} was not measured: {why}")));
             }
-            other => return Err(Without::Missing(self.missing(result, &other))),
+            (other, _) => return Err(Without::Missing(self.missing(result, &other))),
         };
         Ok(Side {
             result,
-            interval,
+            is_pooled: noise.is_some(),
+            interval: noise.map_or(interval, |noise| noise.around(interval)),
             open: Open {
                 up: is_least,
                 down: false,
@@ -425,7 +453,8 @@ impl<'a> Asked<'a> {
             let mut whole = self.side(nth)?;
             if let Some(less) = less {
                 let less = self.side(less)?;
-                whole.interval = left(&whole.interval, &less.interval);
+                let are_pooled = whole.is_pooled && less.is_pooled;
+                whole.interval = left(&whole.interval, &less.interval, are_pooled);
                 whole.open.down |= less.open.up;
             }
             Ok::<_, Without>(whole)
@@ -459,11 +488,14 @@ impl<'a> Asked<'a> {
             )));
         }
         Ok(Ratio {
-            interval: Interval {
-                median: above.median / below.median,
-                low: above.low / below.high,
-                high: above.high / below.low,
-                repeats: above.repeats.min(below.repeats),
+            interval: match of.is_pooled && than.is_pooled && above.median > 0.0 {
+                true => independent(above, below),
+                false => Interval {
+                    median: above.median / below.median,
+                    low: above.low / below.high,
+                    high: above.high / below.low,
+                    repeats: above.repeats.min(below.repeats),
+                },
             },
             open: Open {
                 up: of.open.up || than.open.down,
@@ -500,6 +532,21 @@ impl<'a> Asked<'a> {
     }
 }
 
+/// The ratio of two figures with 95% intervals that do not depend on each other: it is not to be
+/// feared that both are at their ends at once.
+fn independent(above: &Interval, below: &Interval) -> Interval {
+    let median = above.median / below.median;
+    let apart = |a: f64, b: f64| if b > 0.0 { (a / b).ln() } else { f64::INFINITY };
+    let up = apart(above.high, above.median).hypot(apart(below.median, below.low));
+    let down = apart(above.median, above.low).hypot(apart(below.high, below.median));
+    Interval {
+        median,
+        low: median * (-down).exp(),
+        high: median * up.exp(),
+        repeats: above.repeats.min(below.repeats),
+    }
+}
+
 /// A load in words.
 fn at(load: &Load) -> String {
     match load {
@@ -521,11 +568,15 @@ fn items<'a>(results: &[&'a CaseResult]) -> Vec<Item<'a>> {
 }
 
 /// What is left of one figure without another.
-fn left(whole: &Interval, less: &Interval) -> Interval {
+fn left(whole: &Interval, less: &Interval, are_pooled: bool) -> Interval {
+    let median = whole.median - less.median;
+    let below = [whole.median - whole.low, less.high - less.median];
+    let above = [whole.high - whole.median, less.median - less.low];
+    let [below, above] = [below, above].map(|[a, b]| if are_pooled { a.hypot(b) } else { a + b });
     Interval {
-        median: whole.median - less.median,
-        low: whole.low - less.high,
-        high: whole.high - less.low,
+        median,
+        low: median - below,
+        high: median + above,
         repeats: whole.repeats.min(less.repeats),
     }
 }

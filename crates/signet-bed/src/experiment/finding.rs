@@ -83,10 +83,10 @@ pub enum Verdict {
     Yes,
     /// Not so.
     No,
-    /// Between the bounds, beyond the last, or the repeats disagree.
+    /// Between the bounds, or beyond the last.
     Differently,
     /// A case of it has no figure that counts, or one that is only the least or the most that
-    /// it can be, and more is needed.
+    /// it can be, and more is needed; or what its repeats allow reaches from a yes to a no.
     NotMeasured,
 }
 

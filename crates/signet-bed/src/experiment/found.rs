@@ -113,6 +113,15 @@ pub(crate) fn found(experiment: &Experiment, result: &CaseResult, name: &str) ->
     }
 }
 
+/// What the repeats that count say of a figure, however far apart they are.
+pub(crate) fn unsettled(result: &CaseResult, name: &str) -> Option<Interval> {
+    let values = counted(result, name).filter_map(|repeat| value(repeat, name));
+    match settle(values.collect(), f64::INFINITY, 0.0) {
+        Found::Settled(interval) => Some(interval),
+        _ => None,
+    }
+}
+
 /// Whether a system cannot do a case.
 fn is_impossible(experiment: &Experiment, result: &CaseResult) -> bool {
     experiment
@@ -121,7 +130,7 @@ fn is_impossible(experiment: &Experiment, result: &CaseResult) -> bool {
 }
 
 /// Whether a figure is of a peak that may not be the server's.
-fn is_bounded(result: &CaseResult, name: &str) -> bool {
+pub(super) fn is_bounded(result: &CaseResult, name: &str) -> bool {
     let is_peak = matches!(result.load, Load::Peak { .. });
     let is_most = matches!(
         name,

@@ -16,6 +16,7 @@ mod finding;
 mod found;
 mod fragment;
 mod library;
+mod noise;
 mod pairs;
 mod pick;
 mod prices;
