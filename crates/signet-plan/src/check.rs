@@ -86,9 +86,14 @@ impl Case {
                     .map(|event| format!("the profile has no price for {}", event.title())),
             );
         }
+        // Where none counts, all are told beside their doubts.
+        let does_any = runs.iter().any(|run| run.doubts.is_empty());
+        let told: Vec<&Run> = runs
+            .iter()
+            .filter(|run| !does_any || run.doubts.is_empty())
+            .collect();
         let mean = |of: &dyn Fn(&Run) -> f64| {
-            let counting = || runs.iter().filter(|run| run.doubts.is_empty());
-            counting().map(of).sum::<f64>() / (counting().count().max(1) as f64)
+            told.iter().map(|run| of(run)).sum::<f64>() / (told.len().max(1) as f64)
         };
         let fit = &profile.fit;
         let measured_cores = mean(&|run| run.cores);

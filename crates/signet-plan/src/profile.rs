@@ -377,14 +377,14 @@ mod tests {
         assert_eq!(Profile::open(&name).unwrap(), profile);
         std::fs::write(&path, "{\"format\": \"signet-load\", \"version\": 1}").unwrap();
         let error = Profile::open(&name).unwrap_err().to_string();
-        assert!(error.contains("no profile of version 2"), "{error}");
+        assert!(error.contains("no profile of version 3"), "{error}");
         let older = serde_json::to_string(&Profile {
-            version: 1,
+            version: 2,
             ..testing::profile()
         });
         std::fs::write(&path, older.unwrap()).unwrap();
         let error = Profile::open(&name).unwrap_err().to_string();
-        assert!(error.contains("no profile of version 2"), "{error}");
+        assert!(error.contains("no profile of version 3"), "{error}");
         assert!(error.contains("signet plan calibrate"), "{error}");
         std::fs::remove_file(&path).unwrap();
         let error = Profile::open(&name).unwrap_err().to_string();

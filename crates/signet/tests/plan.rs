@@ -145,7 +145,7 @@ fn prices_are_measured_planned_by_and_checked() {
     let check: Check = serde_json::from_slice(&fs::read(&checked).unwrap()).unwrap();
     assert_eq!(check.cases.len(), 3);
     for case in &check.cases {
-        let streams = &case.run.mixture.streams;
+        let streams = &case.runs[0].mixture.streams;
         assert!(
             streams.len() >= 2 && case.predicted_cores >= 0.0,
             "{case:?}"

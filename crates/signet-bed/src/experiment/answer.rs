@@ -488,14 +488,15 @@ impl<'a> Asked<'a> {
             )));
         }
         Ok(Ratio {
-            interval: match of.is_pooled && than.is_pooled && above.median > 0.0 {
-                true => independent(above, below),
-                false => Interval {
+            interval: if of.is_pooled && than.is_pooled && above.median > 0.0 {
+                independent(above, below)
+            } else {
+                Interval {
                     median: above.median / below.median,
                     low: above.low / below.high,
                     high: above.high / below.low,
                     repeats: above.repeats.min(below.repeats),
-                },
+                }
             },
             open: Open {
                 up: of.open.up || than.open.down,
