@@ -13,7 +13,7 @@ use super::found::counted;
 use crate::record::CaseResult;
 
 /// Fewer say nothing that a case's own repeats do not.
-const FREEDOM_MIN: usize = 10;
+const FREEDOM_MIN: usize = 6;
 
 /// What repeats of a figure differ by, over all cases of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
