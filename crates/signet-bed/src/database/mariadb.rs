@@ -30,9 +30,10 @@ CREATE TABLE subscriber (
 ";
 
 pub(super) fn start(place: &Place<'_>, count: usize) -> Result<Process, String> {
-    let data = data(place);
+    let (data, own_tmp) = (data(place), own_tmp(place));
     let mut words = vec!["--no-defaults", "--skip-test-db"];
-    words.extend([data.as_str(), "--auth-root-authentication-method=normal"]);
+    words.extend([data.as_str(), own_tmp.as_str()]);
+    words.push("--auth-root-authentication-method=normal");
     words.extend(as_root());
     run("mariadb-install-db", &words, None)?;
     let mut process = start_again(place)?;
@@ -46,6 +47,7 @@ pub(super) fn start_again(place: &Place<'_>) -> Result<Process, String> {
     let mut words: Vec<String> = [
         "--no-defaults".to_owned(),
         data(place),
+        own_tmp(place),
         format!("--socket={}", place.path("socket")),
         format!("--port={}", place.port),
         format!("--pid-file={}", place.path("pid")),
@@ -67,6 +69,12 @@ pub(super) fn start_again(place: &Place<'_>) -> Result<Process, String> {
         .map(|word| (*word).to_owned()),
     );
     Process::start(place.core, "mariadbd", &words, &place.log())
+}
+
+/// A server that starts removes what it takes for temporary tables of a dead one: where two start
+/// side by side, those of the other.
+fn own_tmp(place: &Place<'_>) -> String {
+    format!("--tmpdir={}", place.folder.display())
 }
 
 fn data(place: &Place<'_>) -> String {

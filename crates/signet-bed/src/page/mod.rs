@@ -147,7 +147,7 @@ fn answered(answer: Answer) -> Answered {
         Verdict::Yes => ("yes", "yes"),
         Verdict::No => ("no", "no"),
         Verdict::Differently => ("differently", "no"),
-        Verdict::NotMeasured => ("not measured", "faint"),
+        Verdict::NotMeasured => ("not decided", "faint"),
     };
     Answered {
         system: names::system(&answer.system),
@@ -195,7 +195,7 @@ fn lead(findings: &[Found], beside: &beside::Beside, names: &Names<'_>) -> Strin
                 (count(Verdict::Yes), "hold"),
                 (count(Verdict::Differently), "differ"),
                 (count(Verdict::No), "do not hold"),
-                (count(Verdict::NotMeasured), "were not measured"),
+                (count(Verdict::NotMeasured), "are not decided"),
             ]
             .into_iter()
             .filter(|(count, _)| *count > 0)
@@ -242,7 +242,7 @@ fn singular(count: usize, words: &str) -> &str {
         (1, "hold") => "holds",
         (1, "differ") => "differs",
         (1, "do not hold") => "does not hold",
-        (1, "were not measured") => "was not measured",
+        (1, "are not decided") => "is not decided",
         _ => words,
     }
 }
