@@ -158,8 +158,8 @@ impl Rates {
             .sum()
     }
 
-    /// How likely it is that of two arrivals one after the other each is of another kind: 0 where
-    /// all are alike.
+    /// How likely it is that two arrivals, one after the other, are of different kinds: 0 where all
+    /// are alike.
     pub fn mixed(&self) -> f64 {
         let all_per_s = self.arrivals_per_s();
         if all_per_s <= 0.0 {
