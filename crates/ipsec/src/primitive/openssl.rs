@@ -2,9 +2,9 @@
 
 use openssl::cipher::{Cipher as Evp, CipherRef};
 use openssl::cipher_ctx::CipherCtx;
-use openssl::md::{Md, MdRef};
-use openssl::md_ctx::MdCtx;
-use openssl::pkey::{PKey, Private};
+use openssl::error::ErrorStack;
+use openssl::hash::{Hasher, MessageDigest};
+use zeroize::Zeroizing;
 
 use super::{Aead, Cbc, Mac, NONCE_BYTES, Refused, TAG_BYTES, Unavailable};
 use crate::algorithm::{Auth, Cipher};
@@ -13,6 +13,8 @@ const LEGACY: &str = "OpenSSL 3 keeps it in its legacy provider, which this buil
 const REFUSED: &str = "OpenSSL refuses the key";
 /// More than any block.
 const SPARE_BYTES: usize = 32;
+/// Of MD5, SHA-1 and SHA-256 alike (RFC 2104 calls it B).
+const BLOCK_BYTES: usize = 64;
 
 pub(super) fn cbc(cipher: Cipher, key: &[u8]) -> Result<Box<dyn Cbc>, Unavailable> {
     let evp = match cipher {
@@ -28,17 +30,14 @@ pub(super) fn cbc(cipher: Cipher, key: &[u8]) -> Result<Box<dyn Cbc>, Unavailabl
 }
 
 pub(super) fn mac(auth: Auth, key: &[u8]) -> Result<Box<dyn Mac>, Unavailable> {
-    let md = match auth {
-        Auth::HmacMd5_96 => Md::md5(),
-        Auth::HmacSha1_96 => Md::sha1(),
-        Auth::HmacSha256_128 => Md::sha256(),
+    let digest = match auth {
+        Auth::HmacMd5_96 => MessageDigest::md5(),
+        Auth::HmacSha1_96 => MessageDigest::sha1(),
+        Auth::HmacSha256_128 => MessageDigest::sha256(),
     };
-    let refused = |_| Unavailable::new(auth.name(), REFUSED);
-    Ok(Box::new(Hash {
-        context: MdCtx::new().map_err(refused)?,
-        md,
-        key: PKey::hmac(key).map_err(refused)?,
-    }))
+    Hmac::new(digest, key)
+        .map(|hmac| Box::new(hmac) as Box<dyn Mac>)
+        .map_err(|_| Unavailable::new(auth.name(), REFUSED))
 }
 
 pub(super) fn aead(cipher: Cipher, key: &[u8]) -> Result<Box<dyn Aead>, Unavailable> {
@@ -121,29 +120,48 @@ impl Cbc for Blocks {
     }
 }
 
-struct Hash {
-    context: MdCtx,
-    md: &'static MdRef,
-    key: PKey<Private>,
+/// HMAC (RFC 2104) of OpenSSL's hashes. Both have taken their key when it is made, and each packet
+/// begins with a copy of them, which is what OpenSSL's own does from packet to packet; that one
+/// cannot be had through the crate without keying it anew for each.
+struct Hmac {
+    inner: Hasher,
+    outer: Hasher,
 }
 
-impl Mac for Hash {
+impl Hmac {
+    fn new(digest: MessageDigest, key: &[u8]) -> Result<Self, ErrorStack> {
+        // Every key here is of the length of its hash, so shorter than a block (RFC 2404, section 3).
+        let mut block = Zeroizing::new([0; BLOCK_BYTES]);
+        block[..key.len()].copy_from_slice(key);
+        let keyed = |pad: u8| {
+            let mut padded = Zeroizing::new(*block);
+            for octet in padded.iter_mut() {
+                *octet ^= pad;
+            }
+            let mut hasher = Hasher::new(digest)?;
+            hasher.update(padded.as_slice())?;
+            Ok(hasher)
+        };
+        Ok(Self {
+            inner: keyed(0x36)?,
+            outer: keyed(0x5c)?,
+        })
+    }
+}
+
+impl Mac for Hmac {
     fn compute(&mut self, parts: &[&[u8]], icv: &mut [u8]) -> Result<(), Refused> {
         let refused = |_| Refused;
-        self.context.reset().map_err(refused)?;
-        self.context
-            .digest_sign_init(Some(self.md), &self.key)
-            .map_err(refused)?;
+        let mut inner = self.inner.clone();
         for part in parts {
-            self.context.digest_sign_update(part).map_err(refused)?;
+            inner.update(part).map_err(refused)?;
         }
-        let mut whole = [0; 64];
-        let bytes = self
-            .context
-            .digest_sign_final(Some(&mut whole))
+        let mut outer = self.outer.clone();
+        outer
+            .update(&inner.finish().map_err(refused)?)
             .map_err(refused)?;
-        let whole = whole.get(..bytes).and_then(|whole| whole.get(..icv.len()));
-        icv.copy_from_slice(whole.ok_or(Refused)?);
+        let whole = outer.finish().map_err(refused)?;
+        icv.copy_from_slice(whole.get(..icv.len()).ok_or(Refused)?);
         Ok(())
     }
 }
