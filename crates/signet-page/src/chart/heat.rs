@@ -51,6 +51,10 @@ const CELL_HEIGHT: f64 = 36.0;
 const CELL_WIDTH_MAX: f64 = 72.0;
 /// Between two fields.
 const GAP: f64 = 24.0;
+/// Of names in several lines.
+const LINE_HEIGHT: f64 = 13.0;
+/// Lines that the name of a column may take.
+const COLUMN_LINES_MAX: usize = 4;
 
 /// What the figures of all cells have in common.
 struct Span {
@@ -122,8 +126,16 @@ impl Heat {
     /// Draws a field; gives where it ends below.
     fn draw_field(&self, svg: &mut Svg, field: &Field, at: (f64, f64), width: f64) -> f64 {
         let (start, mut top) = at;
-        let names = self.rows.iter().map(|row| width_of(row, SIZE_SMALL));
-        let names = names.fold(0.0, f64::max).min(width * 0.25);
+        let row_names: Vec<Vec<String>> = self
+            .rows
+            .iter()
+            .map(|row| wrap(row, SIZE_SMALL, width * 0.25, 2))
+            .collect();
+        let names = row_names
+            .iter()
+            .flatten()
+            .map(|line| width_of(line, SIZE_SMALL))
+            .fold(0.0, f64::max);
         let left = start + 20.0 + names + 6.0;
         let columns = self.columns.len().max(1) as f64;
         let cell_width = ((start + width - left) / columns).min(CELL_WIDTH_MAX);
@@ -143,19 +155,33 @@ impl Heat {
                 top += 18.0;
             }
         }
-        for (nth, name) in self.columns.iter().enumerate() {
+        let column_names: Vec<(f64, Vec<String>)> = self
+            .columns
+            .iter()
+            .map(|column| in_column(column, cell_width - 2.0))
+            .collect();
+        let lines = column_names.iter().map(|(_, lines)| lines.len()).max();
+        let lines = lines.unwrap_or(1).max(1);
+        for (nth, (size, name)) in column_names.iter().enumerate() {
             let x = left + (nth as f64 + 0.5) * cell_width;
-            let size = fitting(name, cell_width - 2.0);
-            svg.text("faint", (x, top + 12.0), Anchor::Middle, size, name);
+            // What has fewer lines stands at the cells.
+            let above = lines - name.len();
+            for (nth, line) in name.iter().enumerate() {
+                let y = top + 12.0 + (above + nth) as f64 * LINE_HEIGHT;
+                svg.text("faint", (x, y), Anchor::Middle, *size, line);
+            }
         }
-        top += 18.0;
+        top += 18.0 + (lines - 1) as f64 * LINE_HEIGHT;
         let height = self.rows.len().max(1) as f64 * CELL_HEIGHT;
         let up = (start + 11.0, top + height / 2.0);
         svg.text_up("ink", up, height, &self.rows_title);
-        for (nth, name) in self.rows.iter().enumerate() {
-            let y = top + (nth as f64 + 0.5) * CELL_HEIGHT + 4.0;
-            let name = clip(name, SIZE_SMALL, names);
-            svg.text("faint", (left - 6.0, y), Anchor::End, SIZE_SMALL, &name);
+        for (nth, name) in row_names.iter().enumerate() {
+            let middle = top + (nth as f64 + 0.5) * CELL_HEIGHT + 4.0;
+            let first = middle - (name.len().saturating_sub(1)) as f64 * LINE_HEIGHT / 2.0;
+            for (nth, line) in name.iter().enumerate() {
+                let y = first + nth as f64 * LINE_HEIGHT;
+                svg.text("faint", (left - 6.0, y), Anchor::End, SIZE_SMALL, line);
+            }
         }
         let span = Span::of(&field.cells);
         for cell in &field.cells {
@@ -214,6 +240,15 @@ impl Heat {
             &text,
         );
     }
+}
+
+/// The name of a column in lines, at the size at which its longest word has room.
+fn in_column(name: &str, width: f64) -> (f64, Vec<String>) {
+    let longest = name
+        .split_whitespace()
+        .max_by(|a, b| width_of(a, SIZE_SMALL).total_cmp(&width_of(b, SIZE_SMALL)));
+    let size = fitting(longest.unwrap_or_default(), width);
+    (size, wrap(name, size, width, COLUMN_LINES_MAX))
 }
 
 /// The size at which a text is no wider than this, but one that can be read.

@@ -431,6 +431,31 @@ fn the_hottest_cell_is_marked_and_what_is_computed_is_pale() {
 }
 
 #[test]
+fn names_of_several_words_stand_whole_beside_cells() {
+    for (name, width) in [
+        ("its own way", NARROW),
+        ("the server's own way", 2.0 * NARROW),
+    ] {
+        let places = || ["1", "2", "4", "8", "16", "32", "64", name].map(str::to_owned);
+        let chart = Heat {
+            columns: places().to_vec(),
+            rows: places().to_vec(),
+            fields: vec![Field {
+                cells: vec![Cell {
+                    value: Some(1.0),
+                    ..Cell::default()
+                }],
+                ..Field::default()
+            }],
+            ..Heat::default()
+        };
+        let drawn = figure(Chart::Heat(chart)).drawn(width, "chart");
+        assert!(!drawn.contains('…'), "{drawn}");
+        assert!(drawn.matches("way").count() >= 2, "{drawn}");
+    }
+}
+
+#[test]
 fn the_papers_field_stands_beside_ours_and_below_it_where_there_is_no_room() {
     let cell = |value| Cell {
         value: Some(value),

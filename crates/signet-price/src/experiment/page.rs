@@ -83,7 +83,7 @@ const fn word(verdict: Verdict) -> &'static str {
         Verdict::Yes => "yes",
         Verdict::No => "no",
         Verdict::Differently => "differently",
-        Verdict::NotMeasured => "not measured",
+        Verdict::NotMeasured => "not decided",
     }
 }
 
@@ -95,7 +95,7 @@ fn lead(experiment: &PricesExperiment, record: &PricesRecord) -> String {
             .count()
     };
     format!(
-        "Of {} statements of the paper {} hold here, {} do not, {} hold differently, and {} were not measured.",
+        "Of {} statements of the paper {} hold here, {} do not, {} hold differently, and {} are not decided.",
         experiment.findings.len(),
         count(Verdict::Yes),
         count(Verdict::No),
