@@ -302,7 +302,7 @@ fn of_another_kind(message: &str) -> Option<(String, String)> {
         ),
         "i64" | "i32" | "u64" | "usize" => (
             "a whole number",
-            "write one without quotes, for example 5; etc/signet.toml has its bounds",
+            "write one without quotes or a point, for example 5",
         ),
         "f32" | "f64" => ("a number", "write one without quotes, for example 0.5"),
         "a boolean" => ("a yes or no", "write true or false, without quotes"),

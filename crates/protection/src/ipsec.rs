@@ -46,7 +46,7 @@ pub fn choose_ipsec(
         })
     };
     let every: Vec<&str> = CIPHERS.into_iter().chain(AEADS).collect();
-    let cost = |what: Use, name: &str| Some(prices.of(what, name)?.at(packet_bytes));
+    let cost = |what: Use, name: &str| prices.of(what, name)?.at(packet_bytes);
     let cipher = |name: &'static str, fits: u8| Member {
         name: name.to_owned(),
         parts: vec![name],

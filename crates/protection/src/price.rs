@@ -78,11 +78,13 @@ impl Price {
 
     /// For a size: what was measured at that size, or what lies between the sizes next to it. The
     /// line is for sizes that are smaller or larger than all that were measured: it misses a point
-    /// by as much as its error.
-    pub fn at(&self, size_bytes: u32) -> f64 {
+    /// by as much as its error. `None` where that is nothing or less, far from what was
+    /// measured: it would be the cheapest of all.
+    pub fn at(&self, size_bytes: u32) -> Option<f64> {
         let size_bytes = f64::from(size_bytes);
         let ways = self.ways.iter().map(|way| way.at(size_bytes));
-        ways.sum::<f64>().max(0.0)
+        let costs = ways.map(|cost| Some(cost).filter(|cost| cost.is_finite() && *cost > 0.0));
+        costs.sum()
     }
 
     fn plus(&self, other: &Self) -> Self {
@@ -470,11 +472,17 @@ mod tests {
         );
         let prices = read(&text).unwrap();
         let price = prices.of(Use::Record, "tls_aes_128_gcm_sha256").unwrap();
-        assert_eq!(price.at(700), 3.0 * 700.0 + 300.0);
-        assert_eq!(prices.of(Use::Accept, "X25519").unwrap().at(0), 90_000.0);
+        assert_eq!(price.at(700), Some(3.0 * 700.0 + 300.0));
+        assert_eq!(
+            prices.of(Use::Accept, "X25519").unwrap().at(0),
+            Some(90_000.0)
+        );
         assert_eq!(prices.of(Use::Connect, "X25519"), None);
         assert_eq!(prices.of(Use::Accept, "P-256"), None, "another key");
-        assert_eq!(prices.of(Use::Mac, "HMAC-MD5-96").unwrap().at(700), 1_402.0);
+        assert_eq!(
+            prices.of(Use::Mac, "HMAC-MD5-96").unwrap().at(700),
+            Some(1_402.0)
+        );
         assert_eq!(prices.of(Use::Cipher, "3DES-CBC"), None, "one way");
         assert_eq!(prices.of(Use::Cipher, "DES-CBC"), None, "another use");
         assert_eq!(prices.of(Use::Cipher, "AES-128-GCM"), None, "a tunnel");
@@ -488,9 +496,13 @@ mod tests {
             serde_json::from_str::<Item>(&text).unwrap().price()
         };
         let one = "{\"size_bytes\":0,\"median_ns\":7.0}";
-        assert_eq!(of(one).unwrap().at(1_400), 7.0);
+        assert_eq!(of(one).unwrap().at(1_400), Some(7.0));
         let two = "{\"size_bytes\":100,\"median_ns\":20.0},{\"size_bytes\":200,\"median_ns\":30.0}";
-        assert!((of(two).unwrap().at(300) - 40.0).abs() < 1e-9);
+        assert!((of(two).unwrap().at(300).unwrap() - 40.0).abs() < 1e-9);
+        // The line through them is below nothing at the left of both.
+        let steep =
+            "{\"size_bytes\":700,\"median_ns\":10.0},{\"size_bytes\":1400,\"median_ns\":90.0}";
+        assert_eq!(of(steep).unwrap().at(64), None);
         assert_eq!(of(""), None);
         assert_eq!(of("{\"size_bytes\":5,\"median_ns\":0.0}"), None);
     }
@@ -513,8 +525,11 @@ mod tests {
             (700, 560.0),
             (701, 711.0),
         ] {
-            assert!((price.at(size_bytes) - ns).abs() < 1e-9, "{size_bytes}");
-            let both = price.plus(&Price::flat(5.0)).at(size_bytes);
+            assert!(
+                (price.at(size_bytes).unwrap() - ns).abs() < 1e-9,
+                "{size_bytes}"
+            );
+            let both = price.plus(&Price::flat(5.0)).at(size_bytes).unwrap();
             assert!((both - ns - 5.0).abs() < 1e-9, "{size_bytes}");
         }
     }
@@ -535,7 +550,7 @@ mod tests {
         }
         assert_eq!(count, 2, "there and back");
         let price = prices.of(Use::Cipher, cipher).unwrap();
-        assert!((price.at(700) / measured_ns - 1.0).abs() < 1e-9);
+        assert!((price.at(700).unwrap() / measured_ns - 1.0).abs() < 1e-9);
     }
 
     #[test]

@@ -71,7 +71,7 @@ impl Ratings {
     pub fn new(levels: &Levels, prices: &Prices, line_bits_per_s: u64) -> Self {
         let line = line_ns(PACKET_BYTES, line_bits_per_s as f64);
         let packet = |what: Use, name: &str| {
-            let cost = prices.of(what, name)?.at(PACKET_BYTES);
+            let cost = prices.of(what, name)?.at(PACKET_BYTES)?;
             // Once sent and once received: each has the line for itself.
             Some((cost, level(cost / 2.0, line)))
         };
@@ -105,9 +105,9 @@ impl Ratings {
             ))
         });
         let exchanges = GROUPS.iter().map(|group| {
-            let priced = prices.of(Use::Accept, group.name).map(|price| {
-                let cost = price.at(0);
-                (cost, level(cost, HANDSHAKE_NS))
+            let priced = prices.of(Use::Accept, group.name).and_then(|price| {
+                let cost = price.at(0)?;
+                Some((cost, level(cost, HANDSHAKE_NS)))
             });
             rating(EXCHANGES, group.name, &[group.name], levels, priced)
         });

@@ -162,7 +162,7 @@ fn suite_member(name: &str, offer: &Offer, usage: Usage, prices: &Prices) -> Mem
     Member {
         name: name.to_owned(),
         parts: suite.parts.to_vec(),
-        cost_ns: price.map(|price| price.at(usage.message_bytes)),
+        cost_ns: price.and_then(|price| price.at(usage.message_bytes)),
         fits: if suite.version == "1.3" { V13 } else { V12 },
         excluded,
     }
@@ -193,7 +193,9 @@ fn group_member(
     Member {
         name: name.to_owned(),
         parts: vec![group.name],
-        cost_ns: price.map(|price| price.at(0) / f64::from(usage.messages_per_handshake.max(1))),
+        cost_ns: price
+            .and_then(|price| price.at(0))
+            .map(|cost| cost / f64::from(usage.messages_per_handshake.max(1))),
         fits: if group.is_in_1_2 { V12 | V13 } else { V13 },
         excluded: (!is_offered).then_some(Reason::NotOffered),
     }

@@ -76,9 +76,10 @@ impl Mean {
     }
 
     fn agrees(self, other: Self, kind: Kind, apart_max: f64) -> Option<bool> {
-        let most = apart_max * self.median.abs();
+        let larger = self.median.abs().max(other.median.abs());
+        let most = apart_max * larger;
         let allowed = self.half?.hypot(other.half?).min(most);
-        let nothing = (RESOLUTION_SHARE * self.median.abs()).max(kind.resolution);
+        let nothing = (RESOLUTION_SHARE * larger).max(kind.resolution);
         Some((self.median - other.median).abs() <= allowed.max(nothing))
     }
 }
@@ -103,6 +104,7 @@ pub fn compare(a: &Record, b: &Record) -> Result<Comparison, String> {
     for first in &a.results {
         let is_same = |other: &&CaseResult| {
             other.case.id == first.case.id
+                && other.case.setting == first.case.setting
                 && other.system == first.system
                 && is_same_load(&other.load, &first.load)
         };
@@ -159,6 +161,12 @@ fn warnings(a: &Record, b: &Record) -> Vec<String> {
         if record.ended_unix_s.is_none() {
             warnings.push(format!("{name} has not ended"));
         }
+    }
+    if a.experiment_toml != b.experiment_toml {
+        warnings.push(
+            "the experiment's file was another: cases whose setting is not the same are left out"
+                .to_owned(),
+        );
     }
     if a.machine != b.machine {
         warnings.push(format!(

@@ -60,6 +60,17 @@ pub fn report(path: &Path) -> Result<Vec<PathBuf>, String> {
         .collect()
 }
 
+/// Whether a path is a record of an experiment with servers, or a folder with one.
+///
+/// # Errors
+/// Names the folder that cannot be read.
+pub fn has_records(path: &Path) -> Result<bool, String> {
+    match path.is_dir() {
+        true => Ok(!records_in(path)?.is_empty()),
+        false => Ok(record::is_record(path)),
+    }
+}
+
 /// The records of a folder, by name; other files are passed over.
 fn records_in(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
@@ -102,7 +113,11 @@ pub fn table(paths: &[PathBuf], page: &Path) -> Result<(), String> {
 /// # Errors
 /// Names the file that cannot be read; the records must be of the same experiment.
 pub fn compare_files(a: &Path, b: &Path) -> Result<Comparison, String> {
-    compare(&read(a)?, &read(b)?)
+    let of_run = |path: &Path| match path.is_dir() {
+        true => read(&path.join("record.json")),
+        false => read(path),
+    };
+    compare(&of_run(a)?, &of_run(b)?)
 }
 
 #[cfg(test)]

@@ -185,6 +185,28 @@ impl Checked {
     }
 }
 
+/// Parts of a profile in which no figure is below 0.
+const COUNTED: [&str; 7] = [
+    "fit",
+    "memory",
+    "later",
+    "database",
+    "bytes",
+    "bytes_residual",
+    "checked",
+];
+
+/// The key of a figure below 0 in this part of a value.
+fn below_nothing(value: &serde_json::Value, key: &str) -> Option<String> {
+    let part = value.get(key)?;
+    if part.as_f64().is_some_and(|figure| figure < 0.0) {
+        return Some(key.to_owned());
+    }
+    let mut inner = part.as_object()?.keys();
+    let found = inner.find_map(|key| below_nothing(part, key))?;
+    Some(format!("{key}.{found}"))
+}
+
 impl Profile {
     /// Reads one by the name of a file, or one that is shipped by its own name.
     ///
@@ -216,7 +238,12 @@ impl Profile {
 
     /// Whether it is one that is shipped, and so not of this machine.
     pub fn is_shipped(&self) -> bool {
-        SHIPPED.iter().any(|(name, _)| *name == self.name)
+        Self::is_shipped_as(&self.name)
+    }
+
+    /// Whether one of that name is shipped: it would be taken for it.
+    pub fn is_shipped_as(name: &str) -> bool {
+        SHIPPED.iter().any(|(shipped, _)| *shipped == name)
     }
 
     /// Whether it was measured on this machine: on the one with this identifier, as it is now.
@@ -240,6 +267,10 @@ impl Profile {
                 format!("{name} is no profile of version {VERSION}"),
                 remedy,
             ));
+        }
+        if let Some(figure) = COUNTED.iter().find_map(|key| below_nothing(&value, key)) {
+            let what = format!("{name}: {figure} is below 0, and nothing costs less than nothing");
+            return Err(Error::new(what, remedy));
         }
         serde_json::from_value(value)
             .map_err(|error| Error::new(format!("{name} cannot be read ({error})"), remedy))
@@ -424,6 +455,19 @@ mod tests {
         assert_eq!(says_none(plan), SHIPPED.is_empty(), "docs/PLAN.md");
         for (name, _) in SHIPPED {
             assert!(plan.contains(name), "docs/PLAN.md does not name {name}");
+        }
+    }
+
+    #[test]
+    fn nothing_costs_less_than_nothing() {
+        let whole = serde_json::to_value(testing::profile()).unwrap();
+        assert!(Profile::parse("p.json", &whole.to_string()).is_ok());
+        for path in ["/fit/base_cores", "/memory/base", "/bytes_residual"] {
+            let mut value = whole.clone();
+            *value.pointer_mut(path).unwrap() = (-5.0).into();
+            let error = Profile::parse("p.json", &value.to_string()).unwrap_err();
+            let key = path.trim_start_matches('/').replace('/', ".");
+            assert!(error.to_string().contains(&key), "{error}");
         }
     }
 

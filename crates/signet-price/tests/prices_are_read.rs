@@ -40,7 +40,7 @@ fn a_record_of_packets_prices_ciphers_and_authentications() {
         let price = prices
             .of(what, name)
             .unwrap_or_else(|| panic!("{name} has no price"));
-        assert!(price.at(1_400) > 0.0, "{name}: {price:?}");
+        assert!(price.at(1_400).is_some(), "{name}: {price:?}");
     }
     assert_eq!(prices.of(Use::Cipher, "3DES-CBC"), None);
     let policy = Policy {

@@ -94,7 +94,7 @@ impl Lookups {
         let shown = Shown {
             cache,
             figures: Arc::default(),
-            names: names(stores.iter().map(|options| options.url.as_str())),
+            names: names(stores.iter().map(|options| options.url.as_str()))?,
             stores: Arc::default(),
             began: Instant::now(),
             names_have_realms: stores
@@ -199,19 +199,16 @@ impl Shown {
 }
 
 /// What stores are called: where each is, and its number where that is not enough.
-fn names<'u>(urls: impl Iterator<Item = &'u str>) -> Arc<[String]> {
+fn names<'u>(urls: impl Iterator<Item = &'u str>) -> Result<Arc<[String]>, Error> {
     let mut names: Vec<String> = Vec::new();
     for (nth, url) in urls.enumerate() {
-        let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-        let authority = rest.split(['/', '?']).next().unwrap_or_default();
-        let host = authority.rsplit('@').next().unwrap_or_default();
-        let name = format!("{scheme}://{host}");
+        let name = sip_userdb::store_name(url).map_err(|error| store_error(&error))?;
         names.push(match names.contains(&name) {
             true => format!("{name} #{}", nth + 1),
             false => name,
         });
     }
-    names.into()
+    Ok(names.into())
 }
 
 /// A store, and what was said of it.
@@ -444,16 +441,19 @@ mod tests {
         let urls = [
             "mysql://signet@db.example.com:3307/sip",
             "ldap://cn=signet,dc=x@[2001:db8::1]/ou=a@b,dc=x",
-            "mysql://other@db.example.com:3307/sip?socket=/run/x",
+            "mysql://other@db.example.com:3307/sip",
+            "mysql://other@db.example.com/sip?socket=/run/x",
             "radius://127.0.0.1",
         ];
         let expected = [
             "mysql://db.example.com:3307",
-            "ldap://[2001:db8::1]",
+            "ldap://[2001:db8::1]:389",
             "mysql://db.example.com:3307 #3",
-            "radius://127.0.0.1",
+            "mysql:///run/x",
+            "radius://127.0.0.1:1812",
         ];
-        assert_eq!(*names(urls.into_iter()), expected);
+        let found = names(urls.into_iter()).ok();
+        assert_eq!(found.as_deref(), Some(&expected.map(str::to_owned)[..]));
     }
 
     #[test]

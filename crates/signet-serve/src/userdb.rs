@@ -217,12 +217,23 @@ pub(crate) enum NoDomains {
     Now(Error),
 }
 
-/// The domains that the first store lists, in alphabetical order. Blocks, at most for
-/// [`DOMAINS_TIMEOUT`].
+/// The domains that the first store lists that can be asked, in alphabetical order. Blocks, at
+/// most for [`DOMAINS_TIMEOUT`] for each that cannot.
 pub(crate) fn domains(stores: &[Options]) -> Result<Vec<String>, NoDomains> {
-    let Some(first) = stores.first() else {
-        return Ok(Vec::new());
-    };
+    let mut of_first = Ok(Vec::new());
+    for (nth, store) in stores.iter().enumerate() {
+        let listed = domains_of(store);
+        if !matches!(listed, Err(NoDomains::Now(_))) {
+            return listed;
+        }
+        if nth == 0 {
+            of_first = listed;
+        }
+    }
+    of_first
+}
+
+fn domains_of(store: &Options) -> Result<Vec<String>, NoDomains> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -232,7 +243,7 @@ pub(crate) fn domains(stores: &[Options]) -> Result<Vec<String>, NoDomains> {
                 "look at the limits of open files: ulimit -n",
             ))
         })?;
-    let store = UserDb::new(first.clone());
+    let store = UserDb::new(store.clone());
     let store = store.map_err(|error| NoDomains::Never(store_error(&error)))?;
     let asked = async { tokio::time::timeout(DOMAINS_TIMEOUT, store.domains()).await };
     match LocalSet::new().block_on(&runtime, asked) {

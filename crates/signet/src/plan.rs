@@ -207,9 +207,10 @@ impl BenchOptions {
         }
     }
 
-    /// As a path that holds wherever a server is started.
+    /// A folder of its own in the one that is named, since it empties what it works in; as a
+    /// path that holds wherever a server is started.
     fn work(&self) -> Result<PathBuf, String> {
-        std::path::absolute(&self.work)
+        std::path::absolute(self.work.join("signet-plan-run"))
             .map_err(|error| format!("{}: {error}: write --work DIR", self.work.display()))
     }
 }
@@ -228,6 +229,13 @@ impl CalibrateOptions {
                 .unwrap_or_else(|| stem.unwrap_or("profile").to_owned()),
             command: command(),
         };
+        crate::price::try_files(&[Some(&self.out)])?;
+        if Profile::is_shipped_as(&options.name) {
+            return Err(format!(
+                "a profile called {} comes with this program: choose another with --name",
+                options.name
+            ));
+        }
         let profile = calibrate(&options, &say).map_err(said)?;
         profile.write(&self.out).map_err(said)?;
         tell(&format!(
@@ -249,6 +257,12 @@ impl CheckOptions {
     fn run(&self) -> Result<u8, String> {
         let name = self.profile.display().to_string();
         let mut profile = Profile::open(&name).map_err(said)?;
+        if profile.is_shipped() && !self.bench.quick {
+            return Err(format!(
+                "{name} comes with this program, and its check with it: measure this machine with \
+                 `signet plan calibrate`, and check that profile"
+            ));
+        }
         let default_cases = if self.bench.quick { 3 } else { check::CASES };
         let options = check::Options {
             signet: self.bench.signet()?,
@@ -258,6 +272,8 @@ impl CheckOptions {
             seed: self.seed,
             is_quick: self.bench.quick,
         };
+        let kept = (!self.bench.quick).then_some(&self.profile);
+        crate::price::try_files(&[kept, self.json.as_ref()])?;
         tell(&format!("{HEADING}\n"));
         let line = |line: &str| tell(&format!("{line}\n"));
         let found: Check = check::check(&profile, &options, &line).map_err(said)?;

@@ -25,7 +25,7 @@ pub(crate) enum PriceCommand {
     /// S/MIME cost SIP
     ///
     /// Each packet is built, protected, checked and opened in user space, on one core. The table
-    /// shows sending in transport mode over IPv4; --all, --json and --page have everything.
+    /// shows sending in transport mode over IPv4; --all, --json and --html have everything.
     /// Measure where nothing else runs.
     Crypto(CryptoOptions),
     /// Measure what passes whole tunnels between two namespaces of the network, what they add to
@@ -67,12 +67,12 @@ struct Sources {
     /// broken stays so
     #[arg(long, value_name = "FILE")]
     levels: Option<PathBuf>,
-    /// For programs, in JSON
-    #[arg(long)]
-    json: bool,
+    /// Keep it as JSON in this file, - for the standard output alone
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
     /// Draw the page in this file
     #[arg(long, value_name = "FILE")]
-    page: Option<PathBuf>,
+    html: Option<PathBuf>,
 }
 
 impl Sources {
@@ -86,6 +86,21 @@ impl Sources {
             ConfigError::unreadable(path, &error, if_missing).to_string()
         })?;
         let theirs = Levels::read(path, &text).map_err(|error| error.to_string())?;
+        let mut rows = theirs.rows();
+        if let Some(row) = rows.find(|row| shipped.get(&row.name).is_none()) {
+            let known: Vec<&str> = shipped.rows().map(|row| row.name.as_str()).collect();
+            let meant = diagnose::nearest(&row.name, &known);
+            return Err(format!(
+                "{}: there is no algorithm called {:?}: {}",
+                path.display(),
+                row.name,
+                match meant {
+                    Some(meant) => format!("did you mean {meant:?}?"),
+                    None => "crates/protection/levels.toml has the names".to_owned(),
+                }
+            ));
+        }
+        drop(rows);
         Ok(shipped.overlaid(theirs))
     }
 
@@ -101,12 +116,50 @@ impl Sources {
         &self,
         page: impl FnOnce() -> Result<String, signet_price::Error>,
     ) -> Result<(), String> {
-        let Some(path) = &self.page else {
+        let Some(path) = &self.html else {
             return Ok(());
         };
         let page = page().map_err(|error| error.to_string())?;
         fs::write(path, page).map_err(|error| unwritable(path, &error))
     }
+}
+
+/// Stands for the standard output where a file is named.
+const STDOUT: &str = "-";
+
+/// What is printed of something that is also kept as JSON, where that is asked for.
+fn told(
+    file: Option<&Path>,
+    text: impl FnOnce() -> String,
+    json: impl FnOnce() -> Result<String, String>,
+) -> Result<String, String> {
+    match file {
+        None => Ok(text()),
+        Some(path) if path == Path::new(STDOUT) => Ok(json()? + "\n"),
+        Some(path) => {
+            let json = json()? + "\n";
+            measure::file::write(path, json.as_bytes())
+                .map_err(|error| unwritable(path, &error))?;
+            Ok(text())
+        }
+    }
+}
+
+/// Whether files can be written, before anything is measured that would be lost with them.
+pub(crate) fn try_files(files: &[Option<&PathBuf>]) -> Result<(), String> {
+    for path in files.iter().copied().flatten() {
+        if path == Path::new(STDOUT) {
+            continue;
+        }
+        let is_new = !path.exists();
+        let tried = fs::OpenOptions::new().create(true).append(true).open(path);
+        tried.map_err(|error| unwritable(path, &error))?;
+        if is_new {
+            // What cannot be removed now is written over later.
+            let _ = fs::remove_file(path);
+        }
+    }
+    Ok(())
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> String {
@@ -132,6 +185,16 @@ impl Told {
 pub(crate) fn run(command: PriceCommand) -> u8 {
     let whole = |text: Result<String, String>| text.map(Told::whole);
     let said = |told: Result<Told, signet_price::Error>| told.map_err(|error| error.to_string());
+    let tried = match &command {
+        PriceCommand::Crypto(options) => try_files(&options.files()),
+        PriceCommand::Tunnel(options) => try_files(&options.files()),
+        PriceCommand::Live(options) => try_files(&options.files()),
+        _ => Ok(()),
+    };
+    if let Err(error) = tried {
+        let _ = writeln!(std::io::stderr(), "signet price: {error}");
+        return 1;
+    }
     let (verb, done) = match command {
         PriceCommand::Crypto(options) => ("crypto", said(options.run().map(Told::whole))),
         PriceCommand::Tunnel(options) => ("tunnel", said(options.run())),

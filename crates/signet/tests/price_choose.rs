@@ -23,7 +23,8 @@ fn a_rating_has_the_papers_table_beside_todays() {
     ] {
         assert!(told.contains(line), "{line:?} is not in:\n{told}");
     }
-    let json: Value = serde_json::from_str(&succeed(&["price", "rate", "--json"], "")).unwrap();
+    let json: Value =
+        serde_json::from_str(&succeed(&["price", "rate", "--json", "-"], "")).unwrap();
     let ratings = json["ratings"].as_array().unwrap();
     let of = |name: &str| {
         ratings
@@ -64,7 +65,23 @@ fn a_choice_tells_the_alternatives_and_why_the_others_fell_out() {
     ] {
         assert!(told.contains(line), "{line:?} is not in:\n{told}");
     }
-    let json = succeed(&["price", "choose", "--json"], "");
+    let json = succeed(&["price", "choose", "--json", "-"], "");
+    // A row for what there is not would be passed over, and the operator none the wiser.
+    let levels = TestDir::new("price-levels");
+    let levels = levels.path().join("levels.toml");
+    let row = r#"
+        version = 1
+        [[algorithm]]
+        name = "AES-128-GMC"
+        kind = "cipher"
+        confidentiality = 1
+        why = "a slip of the pen"
+        source = "nobody"
+        date = "2026-01"
+    "#;
+    fs::write(&levels, row).unwrap();
+    let error = fail(&["price", "choose", "--levels", text(&levels)], "");
+    assert!(error.contains("AES-128-GCM"), "{error}");
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["first"][0], json["pairs"][0]["first"]);
 }

@@ -152,7 +152,7 @@ fn components_rise_under_load_and_sum_to_what_the_kernel_counts() {
         "9",
         "--json",
         text(&json),
-        "--page",
+        "--html",
         text(&page),
     ]);
     load(folder.path(), &data, &users, served.server.at("tls"));

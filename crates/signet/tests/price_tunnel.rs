@@ -43,7 +43,7 @@ impl Priced {
             "tunnel",
             "--json",
             text(&json),
-            "--page",
+            "--html",
             text(&page),
         ];
         let options: Vec<&str> = options.split(' ').collect();

@@ -539,10 +539,12 @@ fn domains_follow_the_store_by_themselves_or_at_a_reload() {
     let add = format!("INSERT INTO sip.signet_domains VALUES ('{ADDED}')");
     let remove = format!("DELETE FROM sip.signet_domains WHERE domain = '{ADDED}'");
     let mut last = None;
-    for poll_s in [1, 0] {
+    // Where the first store is away the next one is asked, for its domains too.
+    let one_is_away = format!("mysql://signet@127.0.0.1:{}/sip\", \"{url}", free_port());
+    for (poll_s, stores) in [(1, &one_is_away), (0, &url)] {
         let folder = TestDir::new(&format!("users-domains-{poll_s}"));
         let users = format!("domains_from_store = true\ndomains_poll_s = {poll_s}\n");
-        let server = serve(folder.path(), &url, sql::mariadb::PASSWORD, &users);
+        let server = serve(folder.path(), stores, sql::mariadb::PASSWORD, &users);
         assert!(serves(&server, DOMAIN) && !serves(&server, ADDED));
         let becomes = |is_served: bool| {
             if poll_s == 0 {

@@ -37,7 +37,7 @@ pub enum Check {
     Challenge(Option<Failure>),
     /// Answer 400.
     Malformed(Malformed),
-    /// Look up [`Pending::key`], with [`Pending::take_digest`], then
+    /// Look up [`Pending::key`], with [`Pending::digest`], then
     /// [`Authenticator::finish`].
     Lookup(Pending),
 }
@@ -67,10 +67,10 @@ impl Pending {
         &self.key
     }
 
-    /// The digest as it came, once, where the store verifies it
-    /// ([`AuthConfig::store_verifies`]).
-    pub fn take_digest(&mut self) -> Option<Box<DigestRequest>> {
-        self.digest.take()
+    /// The digest as it came, where the store verifies it ([`AuthConfig::store_verifies`]):
+    /// a copy for each question, since a store may have to be asked again.
+    pub fn digest(&self) -> Option<Box<DigestRequest>> {
+        self.digest.clone()
     }
 
     /// Tells the nonces of one process apart.

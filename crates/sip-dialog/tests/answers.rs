@@ -6,9 +6,7 @@
     clippy::print_stdout
 )]
 
-mod common;
-
-use common::Wire;
+use crate::common::Wire;
 use sip_dialog::{Answers, CallKey, Event};
 use sip_msg::{Method, Transport};
 

@@ -6,9 +6,7 @@
     clippy::print_stdout
 )]
 
-mod common;
-
-use common::{DELAY_MS, Wire, addr};
+use crate::common::{DELAY_MS, Wire, addr};
 use sip_dialog::{CallKey, Cause, Event};
 use sip_msg::{Method, Transport};
 

@@ -7,9 +7,7 @@
     clippy::print_stdout
 )]
 
-mod common;
-
-use common::Wire;
+use crate::common::Wire;
 use sip_dialog::Event;
 use sip_msg::{ListenerId, Method, Transport};
 

@@ -7,9 +7,7 @@
     clippy::print_stdout
 )]
 
-mod common;
-
-use common::{DELAY_MS, Wire, addr, target};
+use crate::common::{DELAY_MS, Wire, addr, target};
 use sip_dialog::{AgentConfig, AgentKey, CallKey, Cause, Event};
 use sip_msg::{HeaderName, Message, Method, Transport};
 

@@ -7,9 +7,7 @@
     clippy::print_stdout
 )]
 
-mod common;
-
-use common::{DELAY_MS, Wire};
+use crate::common::{DELAY_MS, Wire};
 use sip_dialog::{Cause, Event};
 use sip_msg::{HeaderName, Method, Transport};
 

@@ -6,9 +6,7 @@
     clippy::print_stdout
 )]
 
-mod common;
-
-use common::Wire;
+use crate::common::Wire;
 use sip_dialog::Event;
 use sip_msg::Transport;
 

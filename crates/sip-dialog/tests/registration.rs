@@ -6,9 +6,7 @@
     clippy::print_stdout
 )]
 
-mod common;
-
-use common::{DELAY_MS, Wire, addr, target};
+use crate::common::{DELAY_MS, Wire, addr, target};
 use sip_dialog::{AgentConfig, Cause, Event};
 use sip_msg::{ConnId, HeaderName, Method, Transport};
 

@@ -6,11 +6,9 @@
     clippy::print_stdout
 )]
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{DELAY_MS, Wire};
+use crate::common::{DELAY_MS, Wire};
 use sip_dialog::{AgentKey, CallKey, Cause, Event};
 use sip_msg::{Method, Transport};
 use smime::make::{Authority, Key, Kind};

@@ -193,15 +193,20 @@ impl Parks {
         entry.parked.as_ref()
     }
 
-    /// Names what is parked and wanted. Looks at everything.
+    /// Names what is parked and wanted, in the order in which it was parked. Looks at everything.
     pub(crate) fn find_all(&self, is_wanted: impl Fn(&Parked) -> bool) -> Vec<ParkId> {
         let slots = self.slots.iter().enumerate();
         let wanted = slots.filter(|(_, entry)| entry.parked.as_ref().is_some_and(&is_wanted));
-        wanted
+        let mut wanted: Vec<(u32, ParkId)> = wanted
             .map(|(slot, entry)| {
-                ParkId((slot as u64) << GENERATION_BITS | u64::from(entry.generation))
+                let id = (slot as u64) << GENERATION_BITS | u64::from(entry.generation);
+                // Generations begin anew: the next one is further ahead than any that waits.
+                let age = entry.generation.wrapping_sub(self.next_generation) & GENERATION_MASK;
+                (age, ParkId(id))
             })
-            .collect()
+            .collect();
+        wanted.sort_unstable_by_key(|(age, _)| *age);
+        wanted.into_iter().map(|(_, id)| id).collect()
     }
 
     /// Takes the records of the calls that wait. Looks at everything.

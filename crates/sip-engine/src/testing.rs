@@ -130,7 +130,7 @@ impl World {
         let sender = self.sender(flow);
         let cx = self.context_of(&sender);
         match self.gate(flow, message) {
-            Gate::Lookup(mut pending) => {
+            Gate::Lookup(pending) => {
                 let question = pending.question();
                 let subject = &question.subject;
                 let user = String::from_utf8_lossy(subject.user()).into_owned();

@@ -2,11 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-mod house;
-
-use common::*;
-use house::*;
+use crate::common::*;
+use crate::house::*;
 use sip_engine::numbers::Permission;
 use sip_engine::refusal::Reason;
 

@@ -3,9 +3,7 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use sip_auth::{Attempt, ClientAuth, Reply, RequestParts};
 use sip_engine::Effect;
 use sip_engine::sender::Sender;

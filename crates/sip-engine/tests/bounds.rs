@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use sip_engine::settings::Settings;
 use sip_msg::{HeaderName, Transport};
 

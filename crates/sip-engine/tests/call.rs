@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use sip_msg::{HeaderName, Transport};
 
 /// Runs INVITE 100 180 200 ACK BYE 200 between alice and whoever gets the

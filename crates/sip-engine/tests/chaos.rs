@@ -5,11 +5,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use sip_auth::Reply;
 use sip_engine::settings::WhenGone;
 use sip_engine::settings::{AuthSettings, Inbound, MediaSettings, MediaUse, Mode, Settings};

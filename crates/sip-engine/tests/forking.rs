@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use sip_msg::{HeaderName, Transport};
 
 fn uris(sent: &[Sent]) -> Vec<String> {

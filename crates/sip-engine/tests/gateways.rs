@@ -3,11 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use sip_engine::gateways::{Change, Why};
 use sip_engine::refusal::Reason;
 use sip_engine::routes::{Care, Failover, Gateway, GatewayGroup};

@@ -2,15 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use serde_json::{Value, json};
 use sip_engine::hook::{HookSettings, OnFailure};
 use sip_engine::records::{EndedBy, RecordSettings, Why};
 use sip_engine::refusal::Reason;
+use sip_engine::registrar::Removal;
 use sip_engine::routes::{Gateway, GatewayGroup};
 use sip_engine::settings::{AuthSettings, Inbound, Mode, Settings, TrustedPeer};
 use sip_engine::{Effect, ParkId};
@@ -266,6 +265,38 @@ fn a_call_is_rejected_in_the_hooks_own_words() {
         assert_eq!(bed.shard.in_flight(), 0);
         assert_eq!(bed.shard.open_call_records(), 0);
     }
+}
+
+#[test]
+fn a_register_that_waits_for_the_hook_binds_nothing_for_who_is_removed() {
+    let mut register = of("REGISTER", "sip:example.org", UDP);
+    register.from = "<sip:bob@example.org>;tag=a".into();
+    let mut bed = Bed::new(open());
+    assert!(bed.receive(&alice(UDP), &register.text()).is_empty());
+    let (park, _) = asked(&mut bed);
+    let removal = Removal {
+        order: 1,
+        aor: BOB.as_bytes().into(),
+        contact: None,
+    };
+    let sent = bed.act(|shard, now, out| shard.remove_bindings(now, removal, out));
+    let refused = only(sent);
+    assert_eq!(refused.status(), 500);
+    assert!(refused.header(HeaderName::RetryAfter).is_some());
+    assert!(matches!(
+        bed.effects.pop(),
+        Some(Effect::Removed {
+            order: 1,
+            removed: Ok(0)
+        })
+    ));
+    let sent = tell(&mut bed, park, answer(&json!({"action": "continue"})));
+    assert!(
+        sent.is_empty() && bed.effects.is_empty(),
+        "{:?}",
+        kinds(&sent)
+    );
+    assert_eq!(bed.location.bindings(), 0);
 }
 
 #[test]

@@ -2,13 +2,11 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use sip_engine::registrar::FlowEnd;
 use sip_engine::settings::{KeepAlive, Nat, NatRule, NatSettings, Settings};
 use sip_engine::{BindingChange, Effect};

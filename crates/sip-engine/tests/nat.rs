@@ -3,9 +3,7 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use sip_engine::Effect;
 use sip_engine::settings::{AuthSettings, Nat, NatRule, NatSettings, Settings, TrustedPeer};
 use sip_msg::{Flow, HeaderName, Transport};

@@ -2,11 +2,9 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
-mod common;
-
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use sip_engine::sender::Sender;
 use sip_engine::settings::{Settings, TrustedPeer};
 use sip_msg::{Flow, HeaderName, Limits, Transport, VerifiedPeer};

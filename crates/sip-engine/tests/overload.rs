@@ -3,9 +3,7 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use sip_limit::Shares;
 use sip_limit::overload::{LET_IN_AT, NEW_WORK_AT};
 use sip_msg::{HeaderName, Transport};

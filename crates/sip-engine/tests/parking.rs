@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use sip_auth::{Attempt, ClientAuth, Ha1, Reply, RequestParts};
 use sip_engine::settings::{AuthSettings, Inbound, Settings};
 use sip_engine::{Effect, ParkId};

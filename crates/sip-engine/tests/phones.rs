@@ -3,11 +3,9 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
-mod common;
-
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use sip_auth::{
     Algorithm, Attempt, AuthConfig, ClientAuth, Failure, Ha1, Lenient, Reply, RequestParts,
 };

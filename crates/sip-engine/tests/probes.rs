@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use sip_engine::gateways::{Change, Why};
 use sip_engine::routes::{Care, Failover, Gateway, GatewayGroup, Probing};
 use sip_engine::settings::Settings;

@@ -2,12 +2,10 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use sip_auth::{Attempt, ClientAuth, Reply, RequestParts};
 use sip_engine::hook::{HookSettings, OnFailure};
 use sip_engine::refusal::{Reason, RefusalRecord};

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use sip_auth::{Attempt, ClientAuth, RequestParts};
 use sip_engine::records::{EndedBy, RecordSettings, Why};
 use sip_engine::refusal::Reason;

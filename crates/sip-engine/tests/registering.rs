@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use sip_engine::settings::Settings;
 use sip_msg::{Flow, HeaderName, Transport};
 

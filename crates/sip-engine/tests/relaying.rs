@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use sip_auth::{Attempt, ClientAuth, Ha1, Reply, RequestParts};
 use sip_engine::Effect;
 use sip_engine::routes::{Connections, Gateway, GatewayGroup, NextHop, Routes};

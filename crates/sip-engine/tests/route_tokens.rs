@@ -8,13 +8,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use sip_engine::Effect;
 use sip_engine::routes::{Gateway, GatewayGroup, Routes};
 use sip_engine::settings::{AuthSettings, Settings, TrustedPeer};

@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use sip_engine::settings::{AuthSettings, Mode, Settings, TrustedPeer};
 use sip_engine::{Effect, ParkId};
 use sip_locate::{Hop, LocateError, Refusal};

@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use sip_auth::Reply;
 use sip_engine::Effect;
 use sip_engine::routes::{Gateway, GatewayGroup, Routes};

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use invariant::broken;
 use siphasher::sip::SipHasher13;
 
-use crate::names::folded;
+use crate::names::write_user;
 
 /// Parts of the table with a lock each.
 const STRIPES: usize = 64;
@@ -119,14 +119,6 @@ impl Concurrent {
             Some(stripe) => Some(lock(stripe)),
             None => broken!("there are STRIPES of them", None),
         }
-    }
-}
-
-fn write_user(hasher: &mut SipHasher13, name: &[u8], realm: &[u8]) {
-    let name = &*folded(name);
-    for part in [name, realm] {
-        hasher.write_usize(part.len());
-        hasher.write(part);
     }
 }
 

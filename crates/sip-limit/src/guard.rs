@@ -14,7 +14,7 @@
 //!
 //! # Guesses
 //! A wrong password is charged to three accounts: the user at that source, the user,
-//! and the source. Once one of them is at its bound, the stored password is not looked
+//! and the source. A user is a name in a realm. Once one of them is at its bound, the stored password is not looked
 //! up any more; the answer is the same challenge that a wrong password gets, so that
 //! nobody can tell the difference. A flow over which the user authenticated lately is
 //! judged by its own failures alone; a user who was seen at that source is not affected
@@ -52,7 +52,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use invariant::broken;
 use siphasher::sip::SipHasher13;
 
-use crate::names::folded;
+use crate::names::write_user;
 use crate::striped::Striped;
 use crate::told::{Matter, Note, Told};
 
@@ -189,10 +189,25 @@ pub struct Guard {
     guesses_refused: AtomicU64,
 }
 
+/// Whose password an attempt claims to know.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim<'a> {
+    /// The user's name as it was sent.
+    pub name: &'a [u8],
+    /// The same without a domain of ours behind it: with his domain a name may be the same
+    /// user's, and is no guess more.
+    pub user: &'a [u8],
+    /// The realm: users of one name in two realms have nothing to do with each other.
+    pub realm: &'a str,
+}
+
 /// An attempt to authenticate: the hashes of the accounts that it is charged to.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempt {
+    /// By the name as it was sent: what he is known by.
     flow: u64,
+    known_pair: u64,
+    /// By the name without his domain: what failures are charged to.
     pair: u64,
     user: u64,
     source: u64,
@@ -331,23 +346,31 @@ impl Guard {
     /// Names the accounts of an attempt. `nonce` is the nonce's serial number, `mark`
     /// the mark in it. A user has the same however his name is spelt: where a store takes
     /// `ALICE` for `alice`, each spelling would be as many guesses more.
-    pub fn attempt(&self, origin: &Origin, user: &[u8], nonce: u64, mark: u16) -> Attempt {
-        let user = &*folded(user);
+    /// What he is known by has the name as it was sent: it may be another user's with his
+    /// domain, and who is known is judged more mildly.
+    pub fn attempt(&self, origin: &Origin, claim: Claim<'_>, nonce: u64, mark: u16) -> Attempt {
+        let of = |mut hasher: SipHasher13, name: &[u8]| {
+            write_user(&mut hasher, name, claim.realm.as_bytes());
+            hasher.finish()
+        };
         let is_answer = mark == self.mark(origin);
         let (pair, source) = if is_answer {
             (
-                self.hash(b"pair", origin, None, user),
+                of(self.hasher_at(b"pair", origin, None), claim.user),
                 self.source(b"failures", origin),
             )
         } else {
             let mark = u64::from(mark).to_be_bytes();
             let account = self.hash_of(b"failures elsewhere", &mark);
-            (account ^ self.hash_of(b"pair elsewhere", user), account)
+            let of_user = of(self.hasher(b"pair elsewhere"), claim.user);
+            (account ^ of_user, account)
         };
+        let port = Some(origin.remote.port());
         Attempt {
-            flow: self.hash(b"flow", origin, Some(origin.remote.port()), user),
+            flow: of(self.hasher_at(b"flow", origin, port), claim.name),
+            known_pair: of(self.hasher_at(b"known", origin, None), claim.name),
             pair,
-            user: self.hash_of(b"user", user),
+            user: of(self.hasher(b"user"), claim.user),
             source,
             nonce: self.hash_of(b"nonce", &nonce.to_be_bytes()),
             remote: self.remote(origin),
@@ -395,7 +418,7 @@ impl Guard {
         let user = (&self.users, attempt.user, USER_FAILURES_MAX);
         let source = (&self.sources, attempt.source, SOURCE_FAILURES_MAX);
         let of_all = [pair, user, source];
-        let is_known = self.known.debt(attempt.pair, now_ms) > 0;
+        let is_known = self.known.debt(attempt.known_pair, now_ms) > 0;
         let bounds = of_all.get(..if is_known { 1 } else { 3 });
         let mut reserved = Reserved::default();
         let slots = reserved.0.iter_mut();
@@ -462,7 +485,7 @@ impl Guard {
     /// The credentials were right: takes the challenges off the source's debt and
     /// remembers the flow.
     pub fn succeeded(&self, now_ms: u64, origin: &Origin, attempt: &Attempt) {
-        for hash in [attempt.flow, attempt.pair, attempt.remote] {
+        for hash in [attempt.flow, attempt.known_pair, attempt.remote] {
             self.known.raise(hash, now_ms, KNOWN_MS);
         }
         if self.limits.refusals_per_s > 0 {
@@ -483,24 +506,33 @@ impl Guard {
         self.hash(kind, origin, None, b"")
     }
 
-    fn hash(&self, kind: &[u8], origin: &Origin, port: Option<u16>, user: &[u8]) -> u64 {
+    fn hash(&self, kind: &[u8], origin: &Origin, port: Option<u16>, more: &[u8]) -> u64 {
+        let mut hasher = self.hasher_at(kind, origin, port);
+        hasher.write(more);
+        hasher.finish()
+    }
+
+    fn hash_of(&self, kind: &[u8], bytes: &[u8]) -> u64 {
+        let mut hasher = self.hasher(kind);
+        hasher.write(bytes);
+        hasher.finish()
+    }
+
+    fn hasher(&self, kind: &[u8]) -> SipHasher13 {
         let mut hasher = SipHasher13::new_with_key(&self.key);
         hasher.write(kind);
+        hasher
+    }
+
+    fn hasher_at(&self, kind: &[u8], origin: &Origin, port: Option<u16>) -> SipHasher13 {
+        let mut hasher = self.hasher(kind);
         hasher.write_u8(u8::from(origin.is_stream));
         match origin.remote.ip().to_canonical() {
             IpAddr::V4(ip) => hasher.write_u32(ip.to_bits()),
             IpAddr::V6(ip) => hasher.write_u64((ip.to_bits() >> 64) as u64),
         }
         hasher.write_u32(port.map_or(u32::MAX, u32::from));
-        hasher.write(user);
-        hasher.finish()
-    }
-
-    fn hash_of(&self, kind: &[u8], bytes: &[u8]) -> u64 {
-        let mut hasher = SipHasher13::new_with_key(&self.key);
-        hasher.write(kind);
-        hasher.write(bytes);
-        hasher.finish()
+        hasher
     }
 }
 

@@ -1,6 +1,9 @@
 //! Names of users, as accounts are kept of them.
 
 use std::borrow::Cow;
+use std::hash::Hasher as _;
+
+use siphasher::sip::SipHasher13;
 
 /// A name without what stores with rules of their own pass over: the case of its letters, and
 /// spaces around it. Names that only so become one have one account, wherever they are kept:
@@ -19,6 +22,14 @@ pub(crate) fn folded(name: &[u8]) -> Cow<'_, [u8]> {
         Ok(text) => text.to_lowercase().into_bytes(),
         Err(_) => name.to_ascii_lowercase(),
     })
+}
+
+pub(crate) fn write_user(hasher: &mut SipHasher13, name: &[u8], realm: &[u8]) {
+    let name = &*folded(name);
+    for part in [name, realm] {
+        hasher.write_usize(part.len());
+        hasher.write(part);
+    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! Which of the stores with the same users is asked, and when one is left alone.
 //!
 //! # The breaker
-//! A replica is *healthy* until [`PipelineConfig::failures_max`] failures come in a row;
-//! then it is *open*: it is asked nothing that anybody waits for, and tried at intervals
+//! A replica is *healthy* until [`PipelineConfig::failures_max`] failures come in a row, or the
+//! first where another one is healthy: what it failed is asked again but once, and must not go
+//! where it failed. Then it is *open*: it is asked nothing that anybody waits for, and tried at intervals
 //! with a statement of one row (*probing*). Anything that it says closes the breaker,
 //! a refusal of the statement too: whoever refuses is there.
 //!
@@ -149,6 +150,9 @@ impl Replicas {
 
     /// A statement sent then has failed without a word.
     pub fn failed(&mut self, now_us: u64, replica: Replica, sent_us: u64, in_time: bool) {
+        let mut others = self.states.iter().enumerate();
+        let has_stand_in =
+            others.any(|(nth, state)| nth != replica.0 && state.open_since_us.is_none());
         let Some(state) = self.states.get_mut(replica.0) else {
             return;
         };
@@ -161,7 +165,8 @@ impl Replicas {
         }
         state.failed_us = Some(now_us);
         state.failures = state.failures.saturating_add(1);
-        if state.failures >= self.failures_max && state.open_since_us.is_none() {
+        let failures_max = if has_stand_in { 1 } else { self.failures_max };
+        if state.failures >= failures_max && state.open_since_us.is_none() {
             state.open_since_us = Some(now_us);
             state.next_probe_us = now_us + self.probe_interval_us;
             self.breaks += 1;
@@ -260,7 +265,11 @@ mod tests {
     #[test]
     fn the_next_one_stands_in_until_the_first_is_back() {
         let mut replicas = replicas(2);
-        kill(&mut replicas, FIRST, 0);
+        replicas.failed(0, FIRST, 0, true);
+        assert_eq!(replicas.healthy(), Some(SECOND));
+        // It is the last, and not given up so soon.
+        replicas.failed(1, SECOND, 1, true);
+        replicas.failed(2, SECOND, 2, true);
         assert_eq!(replicas.healthy(), Some(SECOND));
         assert_eq!(replicas.away_us(10), 0, "somebody is there");
         replicas.heard(300_000, FIRST);

@@ -1,12 +1,10 @@
 //! Whatever comes in whatever order: nothing panics, the counts are right, and
 //! time ends everything that the cores do not hold.
 
-mod support;
-
+use crate::support::{Bed, TCP, UDP, request, response_to};
 use proptest::prelude::*;
 use sip_msg::{Method, Transport};
 use sip_txn::{ClientId, Event, Incoming, Live, ServerId};
-use support::{Bed, TCP, UDP, request, response_to};
 
 #[derive(Clone, Debug)]
 enum Step {

@@ -1,10 +1,8 @@
 //! Bounds, and names that are stale.
 
-mod support;
-
+use crate::support::{Bed, UDP, request, target};
 use sip_msg::Method;
 use sip_txn::{Cancelled, Config, Incoming, Response, Transactions};
-use support::{Bed, UDP, request, target};
 
 fn config(server_max: usize, client_max: usize) -> Config {
     Config {
@@ -142,7 +140,7 @@ fn a_reserved_transaction_has_no_responses() {
     let id = bed.txn.reserve_client().unwrap();
     let mut branch = Vec::new();
     bed.txn.write_branch(id, &mut branch);
-    let text = support::request("BYE", &String::from_utf8(branch).unwrap(), "");
+    let text = crate::support::request("BYE", &String::from_utf8(branch).unwrap(), "");
     assert_eq!(bed.answer(&text, 200), Response::Unknown);
     assert_eq!(bed.txn.live().client_reserved, 1);
 }
@@ -154,7 +152,7 @@ fn an_invite_that_cannot_be_read_again_is_not_acknowledged_but_ends() {
     let id = bed.txn.reserve_client().unwrap();
     let mut branch = Vec::new();
     bed.txn.write_branch(id, &mut branch);
-    let text = support::request("INVITE", &String::from_utf8(branch).unwrap(), "");
+    let text = crate::support::request("INVITE", &String::from_utf8(branch).unwrap(), "");
     bed.out.bytes.extend_from_slice(b"INVITE and nothing else");
     bed.txn.start_client(
         bed.now_ms,

@@ -1,10 +1,8 @@
 //! CANCEL, on both sides (RFC 3261 9).
 
-mod support;
-
+use crate::support::{Bed, TCP, UDP, flow, request, response_to, target};
 use sip_msg::Method;
 use sip_txn::{Cancelled, ClientState, Event, Incoming, Responded, Response};
-use support::{Bed, TCP, UDP, flow, request, response_to, target};
 
 /// A response to the CANCEL of `invite`.
 fn cancel_response(invite: &str, status: u16) -> String {

@@ -1,10 +1,8 @@
 //! The non-INVITE client transaction (RFC 3261 17.1.2).
 
-mod support;
-
+use crate::support::{Bed, TCP, UDP, target};
 use sip_msg::Method;
 use sip_txn::{ClientState, Event, Response};
-use support::{Bed, TCP, UDP, target};
 
 #[test]
 fn over_udp_the_request_is_repeated_up_to_t2_until_timer_f() {

@@ -4,14 +4,12 @@
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{TCP, UDP, flow, parse, request_to, target};
 use sip_msg::{Flow, Message, Method, Outbox, ResponseWriter, Transport};
 use sip_txn::{
     Cancelled, ClientId, Config, Counters, Event, Incoming, Live, Response, ServerId, Transactions,
 };
 use std::collections::{BTreeMap, HashMap};
-use support::{TCP, UDP, flow, parse, request_to, target};
 
 /// How long a packet may take: short enough that no copy of a request comes
 /// after its server transaction's end.

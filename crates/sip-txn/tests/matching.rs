@@ -1,10 +1,8 @@
 //! Which transaction a message belongs to (RFC 3261 17.1.3, 17.2.3).
 
-mod support;
-
+use crate::support::{Bed, UDP, parse, request, request_to, response_to};
 use sip_msg::Method;
 use sip_txn::{Incoming, Responded, Response, ServerState};
-use support::{Bed, UDP, parse, request, request_to, response_to};
 
 fn is_new(incoming: Incoming) -> bool {
     matches!(incoming, Incoming::New(_))
@@ -274,7 +272,7 @@ fn the_callers_own_part_may_follow_the_branch() {
         bed.now_ms,
         id,
         Method::Options,
-        support::target(UDP),
+        crate::support::target(UDP),
         3,
         start,
         &mut bed.out,
@@ -300,7 +298,7 @@ fn methods_without_a_name_of_their_own_are_matched_by_their_token() {
         bed.now_ms,
         id,
         Method::Other,
-        support::target(UDP),
+        crate::support::target(UDP),
         3,
         0,
         &mut bed.out,

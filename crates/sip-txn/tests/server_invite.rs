@@ -1,10 +1,8 @@
 //! The INVITE server transaction (RFC 3261 17.2.1, RFC 6026).
 
-mod support;
-
+use crate::support::{Bed, TCP, UDP, flow, parse, request};
 use sip_msg::Target;
 use sip_txn::{Event, Incoming, Responded, ServerState};
-use support::{Bed, TCP, UDP, flow, parse, request};
 
 #[test]
 fn the_core_is_reminded_of_the_100_after_200_ms() {

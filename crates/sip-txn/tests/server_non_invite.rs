@@ -1,9 +1,7 @@
 //! The non-INVITE server transaction (RFC 3261 17.2.2, RFC 4320).
 
-mod support;
-
+use crate::support::{Bed, TCP, UDP, parse, request};
 use sip_txn::{Event, Incoming, Responded, ServerState};
-use support::{Bed, TCP, UDP, parse, request};
 
 #[test]
 fn in_trying_a_retransmission_is_discarded() {

@@ -5,7 +5,7 @@
 //! first, and again when it is asked after an end, so whoever drops his question drops no
 //! connection that others wait on: his answer is read and thrown away.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,6 +28,14 @@ const LANE_BUSY: usize = 16;
 
 /// The most lanes: one does the work of most, since questions do not wait for answers.
 const LANES_MAX: usize = 16;
+
+/// A lane that has said nothing for so long, while it was asked, is passed over: it may be dead,
+/// and a store that is back is found by another.
+const SILENCE: Duration = Duration::from_millis(500);
+
+/// After so long it makes room for another. Nobody waits for a statement any more by then
+/// ([`sip_lookup::PipelineConfig`]).
+const SILENCE_LONG: Duration = Duration::from_secs(2);
 
 /// The most bytes of answers that are not whole yet.
 const INPUT_MAX: usize = 8 << 20;
@@ -90,8 +98,44 @@ pub(crate) struct Lanes<P: Protocol> {
 struct Lane<P: Protocol> {
     /// Without a bound of its own: each job has a turn, and turns are counted.
     jobs: mpsc::UnboundedSender<Job<P>>,
-    under_way: Rc<()>,
+    load: Rc<Load>,
     task: JoinHandle<()>,
+}
+
+/// What a lane has to do.
+struct Load {
+    under_way: Cell<usize>,
+    /// Since when it has said nothing, where anything is under way.
+    silent_since: Cell<Instant>,
+}
+
+impl Load {
+    fn silence(&self) -> Duration {
+        match self.under_way.get() {
+            0 => Duration::ZERO,
+            _ => self.silent_since.get().elapsed(),
+        }
+    }
+}
+
+/// A question's part of the load, until it is answered or cannot be.
+struct UnderWay(Rc<Load>);
+
+impl UnderWay {
+    fn new(load: &Rc<Load>) -> Self {
+        if load.under_way.get() == 0 {
+            load.silent_since.set(Instant::now());
+        }
+        load.under_way.set(load.under_way.get() + 1);
+        Self(Rc::clone(load))
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.set(self.0.under_way.get() - 1);
+        self.0.silent_since.set(Instant::now());
+    }
 }
 
 impl<P: Protocol> Drop for Lane<P> {
@@ -105,7 +149,7 @@ struct Job<P: Protocol> {
     answer: oneshot::Sender<Result<P::Answer, BatchFailure>>,
     /// Kept until the answer is read or cannot come, whether or not somebody waits for it.
     _turn: OwnedSemaphorePermit,
-    _under_way: Rc<()>,
+    _under_way: UnderWay,
 }
 
 impl<P: Protocol> Lanes<P> {
@@ -120,7 +164,7 @@ impl<P: Protocol> Lanes<P> {
         }
     }
 
-    /// Asks over the lane that has the least to do.
+    /// Asks over the lane that has the least to do, among those that answer.
     pub(crate) async fn ask(&self, question: P::Question) -> Result<P::Answer, BatchFailure> {
         let closed = |_| BatchFailure::Unreachable("the connection was closed".to_owned());
         let turn = Arc::clone(&self.turns)
@@ -137,17 +181,24 @@ impl<P: Protocol> Lanes<P> {
         receiver.await.unwrap_or_else(|error| Err(closed(error)))
     }
 
-    fn send(&self, job: impl FnOnce(Rc<()>) -> Job<P>) {
+    fn send(&self, job: impl FnOnce(UnderWay) -> Job<P>) {
         let mut lanes = self.lanes.borrow_mut();
-        let load = |lane: &Lane<P>| Rc::strong_count(&lane.under_way);
-        let least = lanes.iter().map(load).min();
-        if least.is_none_or(|least| least > LANE_BUSY && lanes.len() < self.lanes_max) {
-            lanes.push(Lane::open(Rc::clone(&self.protocol)));
+        let load = |lane: &Lane<P>| lane.load.under_way.get();
+        let answers = |lane: &&Lane<P>| lane.load.silence() < SILENCE;
+        let least = lanes.iter().filter(answers).map(load).min();
+        if least.is_none_or(|least| least > LANE_BUSY) {
+            if least.is_none() && lanes.len() >= self.lanes_max {
+                lanes.retain(|lane| lane.load.silence() < SILENCE_LONG);
+            }
+            if lanes.len() < self.lanes_max {
+                lanes.push(Lane::open(Rc::clone(&self.protocol)));
+            }
         }
-        if let Some(lane) = lanes.iter().min_by_key(|lane| load(lane)) {
+        let best = lanes.iter().filter(answers).min_by_key(|lane| load(lane));
+        if let Some(lane) = best.or_else(|| lanes.iter().min_by_key(|lane| load(lane))) {
             // The task lives as long as its lane; if it could not, the job is dropped and
             // who waits is told so.
-            let _ = lane.jobs.send(job(Rc::clone(&lane.under_way)));
+            let _ = lane.jobs.send(job(UnderWay::new(&lane.load)));
         }
     }
 }
@@ -157,7 +208,10 @@ impl<P: Protocol> Lane<P> {
         let (jobs, receiver) = mpsc::unbounded_channel();
         Self {
             jobs,
-            under_way: Rc::new(()),
+            load: Rc::new(Load {
+                under_way: Cell::new(0),
+                silent_since: Cell::new(Instant::now()),
+            }),
             task: tokio::task::spawn_local(run(protocol, receiver)),
         }
     }
@@ -346,4 +400,76 @@ fn grow(input: &mut Zeroizing<Vec<u8>>) {
     let mut larger = Zeroizing::new(Vec::with_capacity(input.capacity() * 2));
     larger.extend_from_slice(input);
     *input = larger;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often the pipeline tries a store that is away, as it is in service.
+    const PROBE_INTERVAL: Duration = Duration::from_millis(200);
+
+    /// A store whose connections never come about.
+    #[derive(Default)]
+    struct Hangs {
+        tries: Rc<Cell<usize>>,
+    }
+
+    struct Mute;
+
+    impl Dialogue<(), ()> for Mute {
+        fn write(&mut self, _: u32, (): &(), _: &mut Vec<u8>) {}
+
+        fn read(&mut self, _: &[u8]) -> Result<Taken<()>, BatchFailure> {
+            Ok(Taken::Nothing)
+        }
+    }
+
+    impl Protocol for Hangs {
+        type Question = ();
+        type Answer = ();
+        type Dialogue = Mute;
+
+        async fn begin(&self) -> Result<(Stream, Mute), BatchFailure> {
+            self.tries.set(self.tries.get() + 1);
+            std::future::pending().await
+        }
+
+        fn patience(&self) -> Duration {
+            Duration::from_secs(5)
+        }
+    }
+
+    /// The tries to connect in so many probes.
+    fn tries(lanes_max: usize, probes: usize) -> usize {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build();
+        let hangs = Hangs::default();
+        let tries = Rc::clone(&hangs.tries);
+        let probing = async {
+            let lanes = Lanes::new(hangs, lanes_max);
+            let mut interval = tokio::time::interval(PROBE_INTERVAL);
+            for _ in 0..probes {
+                interval.tick().await;
+                let asked = tokio::time::timeout(PROBE_INTERVAL / 2, lanes.ask(())).await;
+                assert!(asked.is_err(), "nothing comes of it");
+            }
+        };
+        if let Ok(runtime) = runtime {
+            tokio::task::LocalSet::new().block_on(&runtime, probing);
+        }
+        tries.get()
+    }
+
+    #[test]
+    fn a_store_that_is_back_is_found_though_tries_hang() {
+        assert_eq!(tries(4, 3), 1);
+        assert_eq!(tries(4, 4), 2, "another when the first hangs");
+        assert_eq!(tries(4, 7), 3);
+        // Where there may be no more, the one that hangs longest makes room.
+        assert_eq!(tries(1, 10), 1);
+        assert_eq!(tries(1, 12), 2);
+    }
 }

@@ -28,4 +28,4 @@ pub use error::Error;
 pub use http::Endpoint;
 pub use options::{Layout, Options, Secret, Tls};
 pub use table::{ColumnKind, Table};
-pub use url::check as check_url;
+pub use url::{check as check_url, name as store_name};

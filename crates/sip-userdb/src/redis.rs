@@ -337,7 +337,11 @@ fn scanned(reply: Reply) -> Option<(Vec<u8>, Vec<Vec<u8>>)> {
 }
 
 /// An error of the server's: whether it is there and not ready, or refuses.
-fn failure(why: String) -> BatchFailure {
+fn failure(mut why: String) -> BatchFailure {
+    // A server that does not know a command repeats what came with it: a password, or an HA1.
+    if let Some(at) = why.find(", with args") {
+        why.truncate(at);
+    }
     // That has no word of its own.
     if why.starts_with("ERR max number of clients") {
         return BatchFailure::Unreachable(why);
@@ -493,5 +497,20 @@ impl Dialogue<Question, Vec<Reply>> for Talk {
             Some(done) => Ok(Taken::Last(len, done.number, done.replies)),
             None => invariant::broken!("it was there before", Ok(Taken::Part(len))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_with_a_command_is_not_repeated() {
+        let said = "ERR unknown command 'AUTH', with args beginning with: 'signet' 'a secret' ";
+        let failed = failure(said.to_owned());
+        assert_eq!(
+            failed,
+            BatchFailure::Refused("ERR unknown command 'AUTH'".to_owned())
+        );
     }
 }

@@ -44,6 +44,17 @@ pub fn check(text: &str) -> Result<(), Error> {
     Url::parse(text).map(drop)
 }
 
+/// What the store of a URL is called where nobody should read more: its scheme, as written, and
+/// where it is, with the port in any case; or the path of its socket.
+///
+/// # Errors
+/// As of [`check`].
+pub fn name(text: &str) -> Result<String, Error> {
+    let place = crate::names::place(&Url::parse(text)?);
+    let scheme = text.split(':').next().unwrap_or_default();
+    Ok(format!("{}://{place}", scheme.to_ascii_lowercase()))
+}
+
 impl Url {
     /// Reads a URL; an error says what is wrong with it, and never repeats a password.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {

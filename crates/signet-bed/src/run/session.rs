@@ -444,9 +444,18 @@ fn in_a_line(repeat: &Repeat) -> String {
     parts.join(", ")
 }
 
+/// Marks a folder that a run made, and that the next one may make anew.
+const MADE_HERE: &str = "made-by-signet-bed";
+
 /// The folder for configurations and logs, which is made anew.
 fn work_folder(out: &Path) -> Result<PathBuf, Error> {
     let folder = out.join("work");
+    if folder.exists() && !folder.join(MADE_HERE).exists() {
+        return Err(Error::new(
+            format!("{} is there, and no run made it", folder.display()),
+            "choose another --out, or move it away",
+        ));
+    }
     let failed = |error: std::io::Error| {
         Error::new(
             format!("cannot make {}: {error}", folder.display()),
@@ -455,6 +464,7 @@ fn work_folder(out: &Path) -> Result<PathBuf, Error> {
     };
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).map_err(failed)?;
+    std::fs::write(folder.join(MADE_HERE), "").map_err(failed)?;
     folder.canonicalize().map_err(failed)
 }
 

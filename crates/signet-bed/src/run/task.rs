@@ -90,6 +90,9 @@ impl Task {
         } else {
             choice.systems.clone()
         };
+        let mut systems = systems;
+        let mut seen = std::collections::BTreeSet::new();
+        systems.retain(|system| seen.insert(system.clone()));
         let mut not_for = Vec::new();
         for system in &systems {
             for case in &cases {

@@ -60,7 +60,7 @@ pub(crate) struct AuthArguments {
     cores: Cores,
     /// Make the page anew from results that are there, and measure nothing.
     #[arg(long, value_name = "FILE")]
-    page: Option<PathBuf>,
+    html: Option<PathBuf>,
 }
 
 /// A case.
@@ -178,7 +178,7 @@ impl Drop for TemporaryFolder {
 
 /// Runs the wanted cases, and writes the results and their page.
 pub(crate) fn run(arguments: &AuthArguments) -> Result<(), String> {
-    if let Some(results) = &arguments.page {
+    if let Some(results) = &arguments.html {
         let page = page::from_file(results, &arguments.out)?;
         eprintln!("{}", page.display());
         return Ok(());

@@ -23,7 +23,7 @@ fn arguments(primitive: &str) -> Option<&'static [&'static str]> {
         "3des-cbc" => &["-evp", "des-ede3-cbc"],
         "des-cbc" => &DES,
         "blowfish-128-cbc" => &BLOWFISH,
-        // With an IV and a tag for each, as ESP has them.
+        // With an IV and a tag for each, as ESP has them; but not ChaCha20, see [`Check::sentence`].
         "aes-128-gcm" => &["-aead", "-evp", "aes-128-gcm"],
         "aes-256-gcm" => &["-aead", "-evp", "aes-256-gcm"],
         "chacha20-poly1305" => &["-aead", "-evp", "chacha20-poly1305"],

@@ -21,14 +21,30 @@ pub struct Answer {
 /// What the record says of a finding.
 pub fn answer(finding: &PriceFinding, record: &PricesRecord) -> Answer {
     match compared(finding, record) {
-        Ok((value, sentence)) => Answer {
-            verdict: Verdict::of(&value, finding.yes_at, finding.no_at),
-            value: Some(value),
-            sentence: match finding.published {
+        Ok((value, sentence)) => {
+            let sentence = match finding.published {
                 Some(published) => format!("{sentence} (paper {})", number::figure(published)),
                 None => sentence,
-            },
-        },
+            };
+            // Where it can be below the one and above the other, it says neither.
+            let (least, most) = (
+                finding.yes_at.min(finding.no_at),
+                finding.yes_at.max(finding.no_at),
+            );
+            let allows_both = value.low <= least && value.high >= most;
+            match Verdict::of(&value, finding.yes_at, finding.no_at) {
+                Verdict::Differently if allows_both => Answer {
+                    verdict: Verdict::NotMeasured,
+                    value: Some(value),
+                    sentence: format!("{sentence}; more repeats decide it"),
+                },
+                verdict => Answer {
+                    verdict,
+                    value: Some(value),
+                    sentence,
+                },
+            }
+        }
         Err(why) => Answer {
             verdict: Verdict::NotMeasured,
             value: None,
@@ -210,6 +226,10 @@ mod tests {
         assert!(yes.sentence.contains("2.00 times") && yes.sentence.contains("paper 2.69"));
         assert_eq!(of((4.0, 3.0)).verdict, Verdict::No);
         assert_eq!(of((4.0, 1.0)).verdict, Verdict::Differently);
+        // What it can be reaches from the one to the other.
+        let open = of((2.001, 1.999));
+        assert_eq!(open.verdict, Verdict::NotMeasured);
+        assert!(open.sentence.contains("more repeats"), "{}", open.sentence);
         // Of less.
         assert_eq!(of((1.1, 1.3)).verdict, Verdict::No);
     }

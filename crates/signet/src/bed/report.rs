@@ -58,11 +58,11 @@ pub(crate) fn report(options: &ReportOptions) -> u8 {
 /// The pages of a record, or of those in a folder, of either kind.
 fn pages(path: &Path) -> Result<Vec<PathBuf>, String> {
     let priced = signet_price::experiment::report(path).map_err(|error| error.to_string())?;
-    match report::report(path) {
-        Ok(more) => Ok([priced, more].concat()),
-        Err(_) if !priced.is_empty() => Ok(priced),
-        Err(error) => Err(error),
+    // In a folder with records of prices there need be no other.
+    if !priced.is_empty() && !report::has_records(path)? {
+        return Ok(priced);
     }
+    Ok([priced, report::report(path)?].concat())
 }
 
 /// Draws a page and prints its name; gives the exit code.

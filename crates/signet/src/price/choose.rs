@@ -8,7 +8,7 @@ use protection::{
 use signet_bed::duration;
 use sip_tls::{GROUP_NAMES, TlsEngine, TlsVersion};
 
-use super::Sources;
+use super::{Sources, told};
 
 #[derive(Debug, Args)]
 pub(crate) struct ChooseOptions {
@@ -102,11 +102,11 @@ impl ChooseOptions {
         let reckoned_for = self.reckoned_for();
         self.sources
             .draw(|| signet_price::choose::page(&choice, &asked, &reckoned_for))?;
-        Ok(if self.sources.json {
-            choice.json() + "\n"
-        } else {
-            format!("{asked}\ncosts are {reckoned_for}\n\n{}", choice.text())
-        })
+        told(
+            self.sources.json.as_deref(),
+            || format!("{asked}\ncosts are {reckoned_for}\n\n{}", choice.text()),
+            || Ok(choice.json()),
+        )
     }
 
     fn offer(&self) -> Result<Offer, String> {

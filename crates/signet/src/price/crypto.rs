@@ -32,7 +32,7 @@ pub(crate) struct CryptoOptions {
     json: Option<PathBuf>,
     /// Draw the page in this file
     #[arg(long, value_name = "FILE")]
-    page: Option<PathBuf>,
+    html: Option<PathBuf>,
     /// Set the bare primitives beside `openssl speed`, a second for each
     #[arg(long)]
     check_openssl: bool,
@@ -59,6 +59,11 @@ pub(crate) struct ReportOptions {
 }
 
 impl CryptoOptions {
+    /// The files that it writes.
+    pub(super) fn files(&self) -> [Option<&PathBuf>; 2] {
+        [self.json.as_ref(), self.html.as_ref()]
+    }
+
     /// Measures; gives what is printed.
     pub(super) fn run(&self) -> Result<String, Error> {
         let (jobs, missed) = self.jobs()?;
@@ -85,7 +90,7 @@ impl CryptoOptions {
         if let Some(path) = &self.json {
             record::write(path, &record)?;
         }
-        if let Some(path) = &self.page {
+        if let Some(path) = &self.html {
             draw(&record, path)?;
         }
         Ok(crypto::told(&record, self.all))

@@ -1,19 +1,16 @@
 //! `signet price live`.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use measure::Figures;
-use signet_price::live::{self, LiveRecord, Window};
+use signet_price::live::{self, Window};
 use signet_serve::admin::{self, FiguresAt, FiguresPage};
 
-use super::unwritable;
+use super::{told, unwritable};
 use crate::args::InstanceArgs;
-
-/// Where a record goes that is written to the standard output.
-const STDOUT: &str = "-";
 
 #[derive(Debug, Args)]
 pub(crate) struct LiveOptions {
@@ -33,10 +30,15 @@ pub(crate) struct LiveOptions {
     json: Option<PathBuf>,
     /// Draw the page in this file
     #[arg(long, value_name = "FILE")]
-    page: Option<PathBuf>,
+    html: Option<PathBuf>,
 }
 
 impl LiveOptions {
+    /// The files that it writes.
+    pub(super) fn files(&self) -> [Option<&PathBuf>; 2] {
+        [self.json.as_ref(), self.html.as_ref()]
+    }
+
     /// Looks twice; gives what is printed.
     pub(super) fn run(self) -> Result<String, String> {
         let at = match self.metrics {
@@ -63,30 +65,20 @@ impl LiveOptions {
         };
         let (before, after) = (Figures::new(first.text), Figures::new(second.text));
         let record = live::reckon(&before, &after, window).map_err(|error| error.to_string())?;
-        if let Some(path) = &self.page {
+        if let Some(path) = &self.html {
             let page = live::page(&record).map_err(|error| error.to_string())?;
             std::fs::write(path, page).map_err(|error| unwritable(path, &error))?;
         }
-        match &self.json {
-            None => Ok(live::told(&record)),
-            Some(path) if path == Path::new(STDOUT) => json(&record),
-            Some(path) => {
-                let text = json(&record)?;
-                let written = measure::file::write(path, text.as_bytes());
-                written.map_err(|error| unwritable(path, &error))?;
-                Ok(live::told(&record))
-            }
-        }
+        told(
+            self.json.as_deref(),
+            || live::told(&record),
+            || serde_json::to_string_pretty(&record).map_err(|error| error.to_string()),
+        )
     }
 }
 
 fn ask(at: &FiguresAt) -> Result<FiguresPage, String> {
     admin::figures(at).map_err(|error| format!("{}: {}", error.what(), error.remedy()))
-}
-
-fn json(record: &LiveRecord) -> Result<String, String> {
-    let text = serde_json::to_string_pretty(record).map_err(|error| error.to_string())?;
-    Ok(text + "\n")
 }
 
 /// A price above nothing.

@@ -4,7 +4,7 @@ use clap::Args;
 use protection::Ratings;
 use signet_bed::bit_rate;
 
-use super::Sources;
+use super::{Sources, told};
 
 #[derive(Debug, Args)]
 pub(crate) struct RateOptions {
@@ -20,10 +20,10 @@ impl RateOptions {
         let (levels, prices) = (self.sources.levels()?, self.sources.prices()?);
         let ratings = Ratings::new(&levels, &prices, self.line);
         self.sources.draw(|| signet_price::rate::page(&ratings))?;
-        Ok(if self.sources.json {
-            ratings.json() + "\n"
-        } else {
-            ratings.text()
-        })
+        told(
+            self.sources.json.as_deref(),
+            || ratings.text(),
+            || Ok(ratings.json()),
+        )
     }
 }

@@ -37,10 +37,15 @@ pub(crate) struct TunnelOptions {
     json: Option<PathBuf>,
     /// Draw the page in this file
     #[arg(long, value_name = "FILE")]
-    page: Option<PathBuf>,
+    html: Option<PathBuf>,
 }
 
 impl TunnelOptions {
+    /// The files that it writes.
+    pub(super) fn files(&self) -> [Option<&PathBuf>; 2] {
+        [self.json.as_ref(), self.html.as_ref()]
+    }
+
     /// Measures; gives what is printed.
     pub(super) fn run(&self) -> Result<Told, Error> {
         if self.list {
@@ -64,7 +69,7 @@ impl TunnelOptions {
         if let Some(path) = &self.json {
             tunnel::write(path, &record)?;
         }
-        if let Some(path) = &self.page {
+        if let Some(path) = &self.html {
             keep(path, &tunnel::render(&record)?)?;
         }
         Ok(Told {

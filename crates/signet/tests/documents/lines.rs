@@ -185,11 +185,11 @@ pub(crate) const BLOCKS: &[Block] = &[
         "readme",
         &[
             (
-                "target/release/signet price crypto --page crypto.html",
+                "target/release/signet price crypto --html crypto.html",
                 Skip(MEASURES),
             ),
             (
-                "sudo target/release/signet price tunnel --page tunnel.html",
+                "sudo target/release/signet price tunnel --html tunnel.html",
                 Skip(MEASURES),
             ),
         ],

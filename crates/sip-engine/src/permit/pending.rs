@@ -1,6 +1,6 @@
 //! Requests whose users must be looked up.
 
-use sip_auth::{Failure, Side, Subject};
+use sip_auth::{CredentialKey, Failure, Side, Subject};
 use sip_limit::Reserved;
 use sip_lookup::{Question, Why};
 use sip_msg::Message;
@@ -47,14 +47,14 @@ impl Pending {
         }
     }
 
-    /// What to look up. A digest that the store verifies goes with the first question.
-    pub fn question(&mut self) -> Question {
+    /// What to look up, with the digest where the store verifies it.
+    pub fn question(&self) -> Question {
         let why = self.why;
-        match &mut self.credentials {
+        match &self.credentials {
             Credentials::Digest(pending) => Question {
                 subject: Subject::from(pending.key()),
                 algorithm: pending.key().algorithm(),
-                digest: pending.take_digest(),
+                digest: pending.digest(),
                 why,
             },
             Credentials::Certificate(user) => Question {
@@ -66,15 +66,13 @@ impl Pending {
         }
     }
 
-    /// What the guard is to know of an attempt with a password: the user's name,
-    /// by which nonce, and the mark that this bears. A certificate is no guess.
-    pub(crate) fn guess(&self) -> Option<(&[u8], u64, u16)> {
+    /// What the guard is to know of an attempt with a password: whose, by which nonce, and the
+    /// mark that this bears. A certificate is no guess.
+    pub(crate) fn guess(&self) -> Option<(&CredentialKey, u64, u16)> {
         match &self.credentials {
-            Credentials::Digest(pending) => Some((
-                pending.key().user(),
-                pending.nonce_serial(),
-                pending.nonce_mark(),
-            )),
+            Credentials::Digest(pending) => {
+                Some((pending.key(), pending.nonce_serial(), pending.nonce_mark()))
+            }
             Credentials::Certificate(_) => None,
         }
     }

@@ -297,10 +297,11 @@ impl Shard {
     }
 
     /// Looks the credentials of REGISTERs for an address-of-record up again: what the store
-    /// was asked before may not hold any more.
+    /// was asked before may not hold any more. One that was let in and waits for the hook is
+    /// refused; its phone comes again and shows its password anew.
     pub(super) fn look_up_again(&mut self, now: Now, aor: &[u8], out: &mut Outputs) {
         let is_for_him = |parked: &Parked| {
-            let Parked::Credential(job, _) = parked else {
+            let (Parked::Credential(job, _) | Parked::Hook(job, _)) = parked else {
                 return false;
             };
             let mut named = Vec::new();
@@ -312,8 +313,12 @@ impl Shard {
                 && named == aor
         };
         for park in self.parks.find_all(is_for_him) {
-            if let Some(Parked::Credential(job, pending)) = self.take_parked(now, park) {
-                self.look_up(now, job, pending, None, out);
+            match self.take_parked(now, park) {
+                Some(Parked::Credential(job, pending)) => {
+                    self.look_up(now, job, pending, None, out);
+                }
+                Some(Parked::Hook(job, _)) => self.refuse_before_removal(now, job, out),
+                Some(_) | None => broken!("what was found is of these two kinds"),
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What the guard says of those who are refused, and of those who guess.
 
 use sip_auth::{Reply, Subject};
-use sip_limit::{Attempt, LATER_MS, LookUp, Origin, Reserved, Verdict};
+use sip_limit::{Attempt, Claim, LATER_MS, LookUp, Origin, Reserved, Verdict};
 use sip_lookup::Outcome;
 use sip_msg::{Flow, Message};
 use sip_txn::ServerId;
@@ -151,7 +151,7 @@ impl Shard {
     }
 
     /// Asks the store, and parks the request until it answers or the time is up.
-    pub(super) fn ask_store(&mut self, job: Job, mut pending: Pending, out: &mut Outputs) {
+    pub(super) fn ask_store(&mut self, job: Job, pending: Pending, out: &mut Outputs) {
         let (question, until_ms) = (pending.question(), pending.until_ms);
         let park = self.park_job(job.server, Parked::Credential(job, pending), until_ms);
         out.effects.push(Effect::FindCredential {
@@ -177,11 +177,14 @@ impl Shard {
 
     /// The accounts of an attempt to authenticate.
     pub(super) fn attempt(&self, flow: &Flow, pending: &Pending) -> Option<Attempt> {
-        let (user, nonce, mark) = pending.guess()?;
+        let (key, nonce, mark) = pending.guess()?;
+        let claim = Claim {
+            name: key.user(),
+            user: bare_name(&self.settings, key.user()),
+            realm: key.realm(),
+        };
         let guard = &self.shared.guard;
-        // With his domain behind it a name is the same user's: no guess more.
-        let user = bare_name(&self.settings, user);
-        Some(guard.attempt(&origin(flow), user, nonce, mark))
+        Some(guard.attempt(&origin(flow), claim, nonce, mark))
     }
 
     /// What a cache has, unless too many digests did not match what it had: then it is as if

@@ -236,6 +236,15 @@ impl Shard {
         self.answer_by_hook(now, job, line.recorded(true), "", out);
     }
 
+    /// A REGISTER waited for the hook when contacts of its user were removed: he may be gone, and
+    /// what it binds would stay.
+    pub(super) fn refuse_before_removal(&mut self, now: Now, job: Job, out: &mut Outputs) {
+        let line = StatusLine::refused(500, Reason::RegistrarBusy);
+        let detail = || "contacts of its user were removed meanwhile".to_owned();
+        self.record(now, &job.sender, &job.request, &line, &detail, out);
+        self.answer_by_hook(now, job, line.recorded(true), "", out);
+    }
+
     /// Answers a request about which the hook was asked; in the usual words where there are none.
     fn answer_by_hook(
         &mut self,

@@ -3,7 +3,7 @@
 use sip_engine::refusal::Reason;
 
 use super::bed::*;
-use super::common::*;
+use crate::common::*;
 
 /// An INVITE with that body.
 fn invite_with(content_type: &str, more: &str, body: &str) -> String {

@@ -7,7 +7,7 @@ use sip_media::{Command, Side};
 use sip_msg::Transport;
 
 use super::bed::*;
-use super::common::*;
+use crate::common::*;
 
 /// Alice calls without an offer; the copy of the INVITE.
 fn invited(bed: &mut Bed, transport: Transport) -> Sent {

@@ -6,7 +6,7 @@ use sip_engine::settings::MediaUse;
 use sip_media::Command;
 
 use super::bed::*;
-use super::common::*;
+use crate::common::*;
 
 fn contact(n: u8) -> String {
     format!("sip:bob@203.0.113.{n}:5070")

@@ -9,7 +9,7 @@ use sip_media::Command;
 use sip_msg::HeaderName;
 
 use super::bed::*;
-use super::common::*;
+use crate::common::*;
 
 #[test]
 fn an_answer_is_passed_on_as_the_engine_has_it_and_nothing_else_of_it_changes() {

@@ -11,7 +11,7 @@ use sip_media::Command;
 use sip_msg::HeaderName;
 
 use super::bed::*;
-use super::common::*;
+use crate::common::*;
 
 const NUMBER: &str = "sip:+4930123@example.org";
 const REALM: &str = "provider.example";

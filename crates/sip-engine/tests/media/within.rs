@@ -9,7 +9,7 @@ use sip_media::Command;
 use sip_msg::Transport;
 
 use super::bed::*;
-use super::common::*;
+use crate::common::*;
 
 fn secured(settings: Settings) -> Settings {
     Settings {

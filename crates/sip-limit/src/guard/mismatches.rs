@@ -12,7 +12,7 @@ impl Guard {
             return true;
         }
         let accounts = self.mismatches(attempt);
-        let bounds = accounts.get(..if is_known(attempt.pair) { 1 } else { 3 });
+        let bounds = accounts.get(..if is_known(attempt.known_pair) { 1 } else { 3 });
         let mut bounds = bounds.unwrap_or_default().iter();
         bounds.all(|(table, hash, max)| table.debt(*hash, now_ms) + ONE <= *max)
     }

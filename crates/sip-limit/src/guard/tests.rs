@@ -10,7 +10,16 @@ fn at(addr: &str) -> Origin {
 
 /// An attempt with a nonce that was sent there.
 fn of(guard: &Guard, origin: &Origin, user: &[u8], nonce: u64) -> Attempt {
-    guard.attempt(origin, user, nonce, guard.mark(origin))
+    in_realm(guard, origin, user, "example.org", nonce)
+}
+
+fn in_realm(guard: &Guard, origin: &Origin, user: &[u8], realm: &str, nonce: u64) -> Attempt {
+    let claim = Claim {
+        name: user,
+        user,
+        realm,
+    };
+    guard.attempt(origin, claim, nonce, guard.mark(origin))
 }
 
 /// One look-up, which ends at once.
@@ -114,6 +123,68 @@ fn who_is_known_gets_in_while_others_guess_at_his_address_and_at_him() {
         now_ms,
         &of(&guard, &moved, b"user600", 9_999_997)
     ));
+}
+
+#[test]
+fn users_of_one_name_in_two_realms_have_nothing_to_do_with_each_other() {
+    let guard = guard();
+    let (home, elsewhere) = (at("192.0.2.1:40001"), at("198.51.100.1:5060"));
+    // Everybody's wrong passwords for the user of that name in one realm, from many sources.
+    for n in 0..100 {
+        let place = at(&format!("192.0.2.{}:5060", n % 50 + 10));
+        let attempt = in_realm(&guard, &place, b"100", "a.example.org", n);
+        if is_looked_up(&guard, 1_000, &attempt) {
+            guard.failed(1_000, &attempt);
+        }
+    }
+    let there = |realm, nonce| in_realm(&guard, &elsewhere, b"100", realm, nonce);
+    assert!(!is_looked_up(&guard, 1_100, &there("a.example.org", 1_000)));
+    assert!(is_looked_up(&guard, 1_100, &there("b.example.org", 1_001)));
+    // Who is known in one realm is a stranger in the other: his source is at its bound.
+    let known = |realm, nonce| in_realm(&guard, &home, b"alice", realm, nonce);
+    guard.succeeded(1_200, &home, &known("b.example.org", 2_000));
+    for n in 0..1_000 {
+        let name = format!("user{n}");
+        let attempt = of(&guard, &home, name.as_bytes(), 3_000 + n);
+        if is_looked_up(&guard, 1_300, &attempt) {
+            guard.failed(1_300, &attempt);
+        }
+    }
+    assert!(is_looked_up(&guard, 1_400, &known("b.example.org", 5_000)));
+    assert!(!is_looked_up(&guard, 1_400, &known("a.example.org", 5_001)));
+}
+
+#[test]
+fn who_is_known_with_his_domain_is_not_known_without() {
+    let guard = guard();
+    let home = at("192.0.2.1:40001");
+    let claimed = |name: &str, nonce| {
+        let claim = Claim {
+            name: name.as_bytes(),
+            user: b"alice",
+            realm: "example.org",
+        };
+        guard.attempt(&home, claim, nonce, guard.mark(&home))
+    };
+    guard.succeeded(500, &home, &claimed("alice@b.example.org", 1));
+    for n in 0..1_000 {
+        let name = format!("user{n}");
+        let attempt = of(&guard, &home, name.as_bytes(), 100 + n);
+        if is_looked_up(&guard, 600, &attempt) {
+            guard.failed(600, &attempt);
+        }
+    }
+    let is_taken = |name, nonce| is_looked_up(&guard, 700, &claimed(name, nonce));
+    assert!(is_taken("alice@b.example.org", 2_000));
+    assert!(!is_taken("alice@a.example.org", 2_001));
+    // Failures are one account, with his domain and without.
+    for n in 0..20 {
+        let attempt = claimed("alice@b.example.org", 3_000 + n);
+        if is_looked_up(&guard, 800, &attempt) {
+            guard.failed(800, &attempt);
+        }
+    }
+    assert!(!is_taken("alice@b.example.org", 4_000));
 }
 
 #[test]

@@ -225,7 +225,9 @@ impl<T> Pipeline<T> {
     }
 
     /// A store will not answer this statement. Its rows are asked one by one; a row that
-    /// was alone is what it does not like, and the next of that name is asked alone.
+    /// was alone is what it does not like, and the next of that name is asked alone. One that is
+    /// to be asked alone may be in a statement with others all the same, where it was joined to
+    /// a later question: that says nothing of it.
     fn refused(&mut self, now_us: u64, flight: &Flight) {
         if flight.is_probe {
             return;
@@ -241,7 +243,7 @@ impl<T> Pipeline<T> {
             {
                 self.suspects.note(now_us, self.hash.hash_one(subject));
             }
-            if !is_split || lookup.is_alone || self.table.waiting(name) == 0 {
+            if !is_split || self.table.waiting(name) == 0 {
                 self.give_up(now_us, name, NO_ADVICE);
                 continue;
             }

@@ -90,6 +90,18 @@ impl<'a> Check<'a> {
         }
         for (nth, system) in experiment.systems.iter().enumerate() {
             self.system(&format!("systems.{nth}"), system);
+            if experiment
+                .systems
+                .iter()
+                .take(nth)
+                .any(|other| other == system)
+            {
+                self.fault(
+                    format!("systems.{nth}"),
+                    "this system is named twice",
+                    "name each once",
+                );
+            }
         }
         if !(experiment.spread_max > 0.0 && experiment.spread_max <= 1.0) {
             self.fault(

@@ -335,7 +335,7 @@ fn a_store_that_cannot_say_is_503_and_500_for_a_registration() {
         let cx = world.context();
         // When to come again, as the queue of the store has it, or else the configuration.
         for (retry_after_s, told) in [(None, &b"5"[..]), (Some(17), &b"17"[..])] {
-            let Gate::Lookup(mut pending) = world.gate(&udp(), &signed) else {
+            let Gate::Lookup(pending) = world.gate(&udp(), &signed) else {
                 panic!("no look-up")
             };
             let subject = pending.question().subject;

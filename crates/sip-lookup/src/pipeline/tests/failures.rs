@@ -51,6 +51,27 @@ fn one_name_that_the_store_cannot_bear_fails_nobody_else() {
 }
 
 #[test]
+fn who_was_in_two_statements_that_were_refused_is_asked_alone() {
+    let mut rig = Rig::new(fixed(0, 10, 10));
+    rig.ask(1, "alice");
+    rig.ask(2, "poison");
+    let first = rig.batch_of(&["alice", "poison"]);
+    rig.ask(3, "alice");
+    rig.ask(4, "venom");
+    let second = rig.batch_of(&["alice", "venom"]);
+    rig.fail(first, refused());
+    let poison = rig.batch_of(&["poison"]);
+    rig.fail(second, refused());
+    let alice = rig.batch_of(&["alice"]);
+    let venom = rig.batch_of(&["venom"]);
+    rig.fail(poison, refused());
+    rig.fail(venom, refused());
+    assert_eq!(rig.answers(), [(2, NO_ADVICE), (4, NO_ADVICE)]);
+    rig.rows(alice, vec![row("alice")]);
+    assert_eq!(rig.answers(), [(1, secret("alice")), (3, secret("alice"))]);
+}
+
+#[test]
 fn a_store_that_refuses_everything_is_not_asked_everything_twice() {
     let mut rig = Rig::new(fixed(0, 2, 1));
     for nth in 0..300 {
@@ -175,6 +196,30 @@ fn what_fails_with_one_replica_is_asked_of_the_next() {
     assert_eq!(rig.answers(), []);
     rig.ask(2, "bob");
     assert_eq!(rig.batch().unwrap().replica, Replica(0));
+}
+
+#[test]
+fn what_several_statements_lose_together_is_asked_of_the_next() {
+    let mut rig = Rig::new(PipelineConfig {
+        replicas: 2,
+        ..fixed(0, 1, 10)
+    });
+    rig.ask(1, "alice");
+    rig.ask(2, "bob");
+    let lost = [rig.batch().unwrap(), rig.batch().unwrap()];
+    for batch in lost {
+        assert_eq!(batch.replica, Replica(0));
+        rig.unreachable(batch.id);
+    }
+    for _ in 0..2 {
+        let batch = rig.batch().unwrap();
+        assert_eq!(batch.replica, Replica(1));
+        let rows = names(&batch).iter().map(|name| row(name)).collect();
+        rig.rows(batch.id, rows);
+    }
+    let mut answers = rig.answers();
+    answers.sort_by_key(|(number, _)| *number);
+    assert_eq!(answers, [(1, secret("alice")), (2, secret("bob"))]);
 }
 
 #[test]

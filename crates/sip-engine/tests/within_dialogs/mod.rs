@@ -3,13 +3,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-#[path = "../common/mod.rs"]
-mod common;
 mod connections;
 
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use sip_engine::Shard;
 use sip_engine::settings::{AuthSettings, Mode, Settings, TrustedPeer};
 use sip_engine::token::TokenKeys;

@@ -8,9 +8,6 @@
     clippy::unwrap_used
 )]
 
-#[path = "../common/mod.rs"]
-mod common;
-
 mod bed;
 mod bodies;
 mod delayed;
@@ -21,8 +18,8 @@ mod within;
 
 use std::sync::Arc;
 
+use crate::common::*;
 use bed::*;
-use common::*;
 use sip_engine::refusal::Reason;
 use sip_engine::settings::{Listener, MediaSettings, MediaUse, Settings, TrustedPeer, WhenGone};
 use sip_media::{Command, Failure, Side};

@@ -3,13 +3,11 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
-#[path = "../common/mod.rs"]
-mod common;
 mod refusals;
 
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use sip_auth::{Attempt, AuthConfig, ClientAuth, Failure, Ha1, Reply, RequestParts, Subject};
 use sip_engine::settings::{AuthSettings, Settings, TrustedPeer};
 use sip_engine::token::TokenKeys;

@@ -6,18 +6,14 @@
 mod beyond;
 mod called;
 mod challenges;
-#[path = "../common/mod.rs"]
-mod common;
 mod faces;
-#[path = "../house/mod.rs"]
-mod house;
 mod people;
 mod registering;
 mod trusted;
 
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use sip_auth::Password;
 use sip_engine::refusal::Reason;
 use sip_engine::routes::{Gateway, GatewayGroup};
