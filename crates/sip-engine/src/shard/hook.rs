@@ -272,7 +272,11 @@ impl Shard {
         // RFC 3261 20.33: "The Retry-After header field can be used with a 500 (Server Internal
         // Error) or 503 (Service Unavailable) response" and a 503 has it in any case.
         let retry_after_s = u64::from(self.settings.bounds.retry_after_s);
-        let wants_it = line.status() == 500 && line.reason() == Some(Reason::HookFailed);
+        let is_passing = matches!(
+            line.reason(),
+            Some(Reason::HookFailed | Reason::RegistrarBusy)
+        );
+        let wants_it = line.status() == 500 && is_passing;
         let more = |writer: &mut MessageWriter<'_>| {
             if wants_it {
                 writer.number("Retry-After", retry_after_s);
