@@ -34,7 +34,7 @@ lint:
 	$(CARGO) deny check licenses bans sources
 
 unit:
-	set -e; other=$$(scripts/other-parser); SIGNET_OTHER_PARSER=$$other $(CARGO) test --workspace
+	set -e; other=$$(scripts/other-parser); SIGNET_OTHER_PARSER=$$other $(CARGO) xtask test
 
 # The second TLS engine. All steps by one profile and with one set of features,
 # so that OpenSSL is built once.

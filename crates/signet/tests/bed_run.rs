@@ -5,14 +5,14 @@
 mod support;
 
 use std::fs;
-use std::net::{TcpListener, UdpSocket};
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use signet_bed::experiment::Experiment;
 use signet_bed::record::{Record, Repeat, figure};
+use sip_net::testing::free_ports;
 use support::{Running, TestDir, have, signet};
 
 /// How long a run of the tiny experiment may take.
@@ -36,24 +36,6 @@ fn tiny(folder: &Path, repeats: u32) -> PathBuf {
     path
 }
 
-/// Six free ports that no other test of this file takes.
-fn free_ports() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let own = u16::try_from(std::process::id() % 160).unwrap() * 60;
-    for _ in 0..1_000 {
-        let step = NEXT.fetch_add(6, Ordering::Relaxed);
-        let first = 10_000 + (own + step) % 9_600;
-        let is_free = |port: u16| {
-            TcpListener::bind(("127.0.0.1", port)).is_ok()
-                && UdpSocket::bind(("127.0.0.1", port)).is_ok()
-        };
-        if (first..first + 6).all(is_free) {
-            return first;
-        }
-    }
-    panic!("no six free ports");
-}
-
 struct Bed {
     folder: TestDir,
     experiment: PathBuf,
@@ -67,7 +49,7 @@ impl Bed {
         Self {
             folder,
             experiment,
-            port: free_ports(),
+            port: free_ports(6),
         }
     }
 

@@ -12,8 +12,9 @@ use signet_bed::experiment::{
     Authentication, Connection, Flow, Resumption, Role, Security, Setting, Suite, Transport,
 };
 use signet_bed::system::{Driver, Kamailio, Network, Ports, Signet, Stage, driver};
+use sip_net::testing::free_ports;
 use support::command::{run, text};
-use support::{TestDir, free_port, have, signet};
+use support::{TestDir, have, signet};
 
 /// Settings of the papers' experiments, and each value at least once.
 fn settings() -> Vec<Setting> {
@@ -193,7 +194,7 @@ fn both_start_with_each_way_of_tls() {
     let stage = Stage {
         signet: Path::new(signet()),
         folder: folder.path(),
-        ports: Ports::from(free_port()).unwrap(),
+        ports: Ports::from(free_ports(6)).unwrap(),
         core: "0",
         certificates: &certificates,
         network: &network,

@@ -5,31 +5,17 @@
 mod support;
 
 use std::fs;
-use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
 
 use signet_plan::check::Check;
 use signet_plan::event::Event;
 use signet_plan::{Plan, Profile};
+use sip_net::testing::free_ports;
 use support::{Running, TestDir, have, signet};
 
 /// How long a calibration in a hurry may take, in a build for tests beside other tests.
 const PATIENCE: Duration = Duration::from_secs(400);
-
-/// Nine free ports.
-fn free_ports() -> u16 {
-    let own = u16::try_from(std::process::id() % 900).unwrap() * 10;
-    (0..900_u16)
-        .map(|step| 20_000 + (own + step * 10) % 9_000)
-        .find(|first| {
-            (*first..first + 9).all(|port| {
-                TcpListener::bind(("127.0.0.1", port)).is_ok()
-                    && UdpSocket::bind(("127.0.0.1", port)).is_ok()
-            })
-        })
-        .expect("no nine free ports")
-}
 
 struct Planner {
     folder: TestDir,
@@ -66,7 +52,7 @@ fn prices_are_measured_planned_by_and_checked() {
         folder: TestDir::new("plan"),
     };
     let (port, work, profile) = (
-        free_ports().to_string(),
+        free_ports(9).to_string(),
         planner.file("work"),
         planner.file("profile.json"),
     );

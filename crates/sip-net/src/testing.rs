@@ -1,8 +1,9 @@
-//! For tests: a DNS server and a WebSocket client of our own.
+//! For tests: a DNS server and a WebSocket client of our own, and ports for other programs.
 //! What cannot be done here ends the test: these are the only functions of the
 //! crate that panic.
 #![allow(clippy::expect_used)]
 
+mod ports;
 mod websocket;
 
 use std::io;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
+pub use ports::free_ports;
 pub use websocket::{Received, WebSocketClient, upgrade_request};
 
 /// One resource record that [`DnsServer`] serves.

@@ -2,13 +2,11 @@
 //! in vain.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use sip_msg::{ConnId, Flow, Lane, Target, Transport};
 use sip_net::{AliasRefused, Aliases, ListenerConfig, NetConfig};
 use sip_tls::testing::TestCa;

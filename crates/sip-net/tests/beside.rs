@@ -1,12 +1,10 @@
 //! Sockets to servers beside SIP.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use sip_msg::Transport;
 
 fn bench() -> Bench {

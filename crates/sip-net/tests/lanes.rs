@@ -2,12 +2,10 @@
 //! a peer is left alone that cannot be reached.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::collections::HashSet;
 use std::net::TcpListener;
 
-use common::*;
+use crate::common::*;
 use sip_msg::{ConnId, Lane, ListenerId, Target, Transport};
 use sip_net::{CloseReason, ListenerConfig, NetConfig, SendError};
 use sip_tls::testing::TestCa;

@@ -2,12 +2,10 @@
 //! new one is refused.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use common::*;
+use crate::common::*;
 use sip_msg::{Flow, Target, Transport};
 use sip_net::{CloseReason, ListenerConfig, NetConfig, SendError};
 use sip_tls::testing::TestCa;

@@ -1,12 +1,10 @@
 //! Streams over loopback.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 
-use common::{Bench, Seen, any_port, closed, message, opened, request, send_failed, to};
+use crate::common::{Bench, Seen, any_port, closed, message, opened, request, send_failed, to};
 use sip_msg::{ConnId, Flow, Target, Transport};
 use sip_net::{CloseReason, Framing, ListenerConfig, NetConfig, SendError};
 

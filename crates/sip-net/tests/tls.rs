@@ -1,15 +1,13 @@
 //! TLS over loopback, between two of ours and against openssl.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{Bench, Seen, any_port, closed, message, opened, request, send_failed, to};
+use crate::common::{Bench, Seen, any_port, closed, message, opened, request, send_failed, to};
 use sip_msg::{ListenerId, Target, Transport};
 use sip_net::{CloseReason, ListenerConfig, NetConfig, SendError};
 use sip_tls::testing::TestCa;

@@ -2,14 +2,12 @@
 //! its reason, none leaves anything behind, and honest peers are served.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{
+use crate::common::{
     Bench, Seen, any_port, closed, handshake_failed, message, named, request, tls_client,
 };
 use rustls::ClientConnection;
@@ -288,7 +286,7 @@ fn a_server_goes_away_or_speaks_something_else() {
         client.net.send(&target, &request("secret"), 1);
         let error = client.until(handshake_failed);
         assert_eq!(error.failure, failure, "{bytes:?}: {error}");
-        assert_eq!(client.until(common::send_failed).0, 1);
+        assert_eq!(client.until(crate::common::send_failed).0, 1);
         assert_eq!(client.net.connection_count(), 0);
         let tally = client.net.opened_tls();
         assert_eq!(tally.failed[failure as usize], 1);

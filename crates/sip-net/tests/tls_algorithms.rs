@@ -1,10 +1,8 @@
 //! Versions, suites, groups and kinds of keys at our server, as openssl sees them.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::openssl::s_client;
-use common::tls_server;
+use crate::common::openssl::s_client;
+use crate::common::tls_server;
 use sip_msg::ListenerId;
 use sip_tls::testing::{KeyKind, TestCa};
 use sip_tls::{GROUP_NAMES, HandshakeFailure, SUITE_NAMES, ServerTlsConfig, TlsVersion};
@@ -91,7 +89,7 @@ fn a_version_that_is_not_configured_is_refused() {
         let mut server = tls_server(config.build().unwrap());
         let output = s_client(&mut server, &[wrong]);
         assert!(output.contains("alert protocol version"), "{output}");
-        let error = server.until(common::handshake_failed);
+        let error = server.until(crate::common::handshake_failed);
         assert_eq!(error.failure, HandshakeFailure::Incompatible);
         assert_eq!(
             error.alert.map(|alert| (alert.name(), alert.received)),
@@ -117,7 +115,7 @@ fn no_group_and_no_suite_in_common_is_said() {
             output.contains("alert handshake failure"),
             "{args:?}: {output}"
         );
-        let error = server.until(common::handshake_failed);
+        let error = server.until(crate::common::handshake_failed);
         assert_eq!(error.failure, HandshakeFailure::Incompatible, "{args:?}");
     }
     let tally = server.net.listener_counters(ListenerId(0)).unwrap().tls;

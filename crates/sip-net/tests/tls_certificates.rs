@@ -3,13 +3,11 @@
 //! in `tls_matrix.rs`.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
 use std::sync::Arc;
 
-use common::openssl::{Dir, Openssl, s_client};
-use common::shown::sip_domain;
-use common::{
+use crate::common::openssl::{Dir, Openssl, s_client};
+use crate::common::shown::sip_domain;
+use crate::common::{
     Bench, Seen, closed, handshake_failed, message, named, opened, request, tls_client, tls_server,
 };
 use rcgen::{CustomExtension, ExtendedKeyUsagePurpose as Eku};

@@ -2,13 +2,11 @@
 //! who it is, as the server sees it.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::openssl::{Dir, Openssl};
-use common::{Bench, handshake_failed, named, opened, request, tls_client};
+use crate::common::openssl::{Dir, Openssl};
+use crate::common::{Bench, handshake_failed, named, opened, request, tls_client};
 use sip_msg::{ConnId, Target};
 use sip_tls::testing::{KeyKind, TestCa};
 use sip_tls::{
@@ -300,7 +298,7 @@ fn every_agent_shows_its_own_certificate() {
         } else {
             // In TLS 1.3 a client is done before it is refused.
             assert_ne!(conn, ConnId::NONE);
-            client.until(common::closed);
+            client.until(crate::common::closed);
         }
     }
 }
@@ -316,7 +314,7 @@ fn a_connection_under_an_identity_of_its_own_is_used_by_its_number_only() {
         .client_auth(ClientAuth::Optional)
         .roots_pem(&[world.ca.root_pem().as_bytes()])
         .unwrap();
-    let mut server = common::tls_server(asks.build().unwrap());
+    let mut server = crate::common::tls_server(asks.build().unwrap());
     let mut client = tls_client(world.config().build().unwrap());
     let agent = world.config().build().unwrap();
     let agent = agent.with_identity_pem(chain.as_bytes(), key.as_bytes());
@@ -334,7 +332,7 @@ fn a_connection_under_an_identity_of_its_own_is_used_by_its_number_only() {
             &request("x"),
             0,
         );
-        let (flow, _) = server.until_with(&mut [&mut client], common::message);
+        let (flow, _) = server.until_with(&mut [&mut client], crate::common::message);
         let seen = server.net.peer_identity(flow.conn);
         assert_eq!(seen.is_some(), identity.is_some());
         assert!(seen.is_none_or(|seen| seen.speaks_for("agent.example.com")));
@@ -342,7 +340,7 @@ fn a_connection_under_an_identity_of_its_own_is_used_by_its_number_only() {
     assert_eq!(client.net.connection_count(), 2);
     // No more than two: the second is there for the next without a name.
     client.net.send(&target, &request("y"), 0);
-    server.until_with(&mut [&mut client], common::message);
+    server.until_with(&mut [&mut client], crate::common::message);
     assert_eq!(client.net.connection_count(), 2);
 }
 

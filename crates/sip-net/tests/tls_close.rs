@@ -1,15 +1,13 @@
 //! The two ways to end a TLS connection: with a farewell and without.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use common::openssl::Openssl;
-use common::{Bench, any_port, closed, message, named, opened, request, tls_client, to};
+use crate::common::openssl::Openssl;
+use crate::common::{Bench, any_port, closed, message, named, opened, request, tls_client, to};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection};
@@ -110,7 +108,7 @@ fn a_close_says_farewell_and_an_abort_resets() {
 #[test]
 fn an_abort_resets_without_tls_too_and_loses_what_was_queued() {
     let listener = TcpListener::bind(any_port("127.0.0.1")).unwrap();
-    let mut client = common::Bench::on(Transport::Tcp, "127.0.0.1");
+    let mut client = crate::common::Bench::on(Transport::Tcp, "127.0.0.1");
     let target = to(Transport::Tcp, listener.local_addr().unwrap());
     let conn = client.net.open(&target).unwrap();
     client.until(opened);
@@ -119,7 +117,7 @@ fn an_abort_resets_without_tls_too_and_loses_what_was_queued() {
         .net
         .send(&Target { conn, ..target }, &request("lost"), 7);
     client.net.abort(conn);
-    assert_eq!(client.until(common::send_failed).0, 7);
+    assert_eq!(client.until(crate::common::send_failed).0, 7);
     let error = peer.read(&mut [0; 100]).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
     // Once more for one that is gone.

@@ -2,13 +2,11 @@
 //! more when a session is resumed. The client is openssl.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::openssl::{Dir, s_client};
-use common::{Bench, Seen, handshake_failed, tls_server, tls_server_with};
+use crate::common::openssl::{Dir, s_client};
+use crate::common::{Bench, Seen, handshake_failed, tls_server, tls_server_with};
 use sip_msg::ListenerId;
 use sip_tls::testing::{KeyKind, TestCa, params};
 use sip_tls::{CertificateFault, ClientAuth, HandshakeConfig, ServerTlsConfig, TicketKeys};

@@ -2,12 +2,10 @@
 //! mechanism, after a restart, at another node, and where they must not be.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::time::Duration;
 
-use common::openssl::{Dir, Openssl, s_client};
-use common::{Bench, Seen, tls_server};
+use crate::common::openssl::{Dir, Openssl, s_client};
+use crate::common::{Bench, Seen, tls_server};
 use sip_msg::ListenerId;
 use sip_tls::testing::TestCa;
 use sip_tls::{ClientAuth, Resumption, ServerTlsConfig, SessionCache, TicketKeys, TlsVersion};
@@ -217,7 +215,7 @@ fn sessions_outlive_a_new_certificate() {
     for version in ["-tls1_2", "-tls1_3"] {
         let session = world.dir.path("session.pem");
         let tls = std::sync::Arc::new(world.config().build().unwrap());
-        let mut server = common::tls_server_with(
+        let mut server = crate::common::tls_server_with(
             std::sync::Arc::clone(&tls),
             sip_tls::HandshakeConfig::default(),
         );

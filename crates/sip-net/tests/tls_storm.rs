@@ -1,14 +1,12 @@
 //! Storms of handshakes: bounds, turns and deadlines.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{
+use crate::common::{
     Bench, Seen, any_port, closed, handshake_failed, message, named, opened, request, tls_client,
     tls_server_with,
 };

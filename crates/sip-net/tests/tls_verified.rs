@@ -3,12 +3,10 @@
 //! or the trust in it is.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{
+use crate::common::{
     Bench, Seen, any_port, closed, handshake_failed, message, named, opened, request, tls_client,
     tls_client_by, tls_server_by, tls_server_with, verified,
 };

@@ -1,12 +1,10 @@
 //! Datagrams over loopback.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use common::{Bench, Seen, any_port, message, request, send_failed, to};
+use crate::common::{Bench, Seen, any_port, message, request, send_failed, to};
 use sip_msg::{ConnId, ListenerId, Target, Transport};
 use sip_net::{ListenerConfig, Net, NetConfig, NetEvent, QUOTED_BYTES_MAX, SendError, bind};
 

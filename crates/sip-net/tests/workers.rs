@@ -1,15 +1,13 @@
 //! Several workers on one port, and waking them.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use common::{any_port, request};
+use crate::common::{any_port, request};
 use sip_msg::{ListenerId, Outbox, Target, Transport};
 use sip_net::{ListenerConfig, Net, NetConfig, NetEvent, Waker, bind};
 

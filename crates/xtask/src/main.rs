@@ -1,8 +1,10 @@
-//! Tasks of the project's own: `cargo xtask musts`, `cargo xtask scenarios FOLDER`.
+//! Tasks of the project's own: `cargo xtask test`, `cargo xtask musts`, `cargo xtask scenarios
+//! FOLDER`.
 #![forbid(unsafe_code)]
 
 mod musts;
 mod scenarios;
+mod suite;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,6 +14,7 @@ fn main() -> ExitCode {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
+        ["test", rest @ ..] => suite::report(&root, rest),
         ["musts"] => musts::report(&root),
         ["scenarios", folder] => {
             let ours = root.join("target/debug/signet-sipp");
@@ -20,9 +23,10 @@ fn main() -> ExitCode {
         ["scenarios", folder, ours] => {
             scenarios::report(&root, &PathBuf::from(folder), &PathBuf::from(ours))
         }
-        _ => {
-            Err("usage: cargo xtask musts | cargo xtask scenarios FOLDER [SIGNET-SIPP]".to_owned())
-        }
+        _ => Err(format!(
+            "usage: {} | cargo xtask musts | cargo xtask scenarios FOLDER [SIGNET-SIPP]",
+            suite::USAGE
+        )),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

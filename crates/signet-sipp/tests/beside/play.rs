@@ -1,6 +1,5 @@
 //! Plays a case: a called side, a calling side, and what each received.
 
-use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -8,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::case::Case;
 use crate::normal::{self, Names};
-use crate::support::{DEADLINE, is_taken};
+use crate::support::{DEADLINE, free_port, is_taken};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Player {
@@ -233,22 +232,6 @@ fn await_listener(side: &mut Side, port: u16) -> Result<(), String> {
         std::thread::sleep(Duration::from_millis(5));
     }
     Ok(())
-}
-
-/// A port that nobody has, and that no other test of this process gets. They
-/// are taken from below those that the kernel gives to whoever asks for any.
-fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = 12_000 + u16::try_from(std::process::id() % 90).unwrap() * 200;
-    for _ in 0..2_000 {
-        let port = first + NEXT.fetch_add(1, Ordering::Relaxed) % 2_000;
-        if UdpSocket::bind(("127.0.0.1", port)).is_ok()
-            && TcpListener::bind(("127.0.0.1", port)).is_ok()
-        {
-            return port;
-        }
-    }
-    panic!("no port is free");
 }
 
 /// A folder for the files of one play, with the case's injection files.

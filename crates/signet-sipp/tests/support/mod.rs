@@ -145,18 +145,9 @@ impl Drop for Folder {
     }
 }
 
-/// A port that nobody has. They are taken from below those that the kernel
-/// gives to whoever asks for any.
+/// A port that nobody has.
 pub(crate) fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = 10_000 + u16::try_from(std::process::id() % 100).unwrap() * 200;
-    for _ in 0..2_000 {
-        let port = first + NEXT.fetch_add(1, Ordering::Relaxed) % 2_000;
-        if !is_taken(port) {
-            return port;
-        }
-    }
-    panic!("no port is free");
+    sip_net::testing::free_ports(1)
 }
 
 /// Whether somebody has the port.

@@ -264,21 +264,7 @@ pub fn unique() -> String {
 
 /// A port that is free on 127.0.0.1 for UDP and TCP, and so is the one after it.
 pub fn free_port() -> u16 {
-    use std::sync::atomic::{AtomicU16, Ordering};
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    for _ in 0..2_000 {
-        let step = NEXT.fetch_add(2, Ordering::Relaxed);
-        let port =
-            20_000 + (u16::try_from(std::process::id() % 5_000).unwrap() * 2 + step) % 10_000;
-        let free = |p: u16| {
-            UdpSocket::bind(("127.0.0.1", p)).is_ok()
-                && std::net::TcpListener::bind(("127.0.0.1", p)).is_ok()
-        };
-        if free(port) && free(port + 1) {
-            return port;
-        }
-    }
-    panic!("no free port");
+    sip_net::testing::free_ports(2)
 }
 
 /// Sends one datagram from a new socket; the answers within `wait`.

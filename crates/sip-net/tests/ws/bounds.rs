@@ -8,8 +8,8 @@ use sip_net::testing::{Received, upgrade_request};
 use sip_net::ws::Opcode;
 use sip_net::{CloseReason, NetConfig};
 
-use super::common::{Bench, closed, request};
 use super::{TICK_MS, accepted, assert_empty, beside, client, connect, server, server_by};
+use crate::common::{Bench, closed, request};
 
 /// Has a peer do something again and again until a connection is closed: by the
 /// deadline, and by nothing before it; the peer may have its time to close too.

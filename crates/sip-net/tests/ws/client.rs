@@ -13,8 +13,8 @@ use sip_net::{CloseReason, ListenerConfig, NetConfig, SendError, WebSocketListen
 use sip_tls::testing::TestCa;
 use sip_tls::{ClientTls, HandshakeConfig, HandshakePool, ServerTls};
 
-use super::common::{Bench, Seen, any_port, closed, opened, request, send_failed, to};
 use super::{accepted, assert_empty, server};
+use crate::common::{Bench, Seen, any_port, closed, opened, request, send_failed, to};
 
 fn config() -> NetConfig {
     let request = WebSocketRequest::new("example.com", "/", None).unwrap();
@@ -106,15 +106,15 @@ fn messages_wait_for_the_upgrade_and_go_both_ways() {
     assert_eq!((flow.conn, flow.transport), (conn, Transport::Ws));
     let at_server = server.until_with(&mut [&mut client], accepted);
     for body in ["one", "two"] {
-        let (_, bytes) = server.until_with(&mut [&mut client], super::common::message);
+        let (_, bytes) = server.until_with(&mut [&mut client], crate::common::message);
         assert_eq!(bytes, request(body));
     }
     client.net.send(&target, b"\xFFnot text", 0);
-    let (_, bytes) = server.until_with(&mut [&mut client], super::common::message);
+    let (_, bytes) = server.until_with(&mut [&mut client], crate::common::message);
     assert_eq!(bytes, b"\xFFnot text");
     let long = request(&"ä".repeat(10_000));
     server.net.send(&Target::back(&at_server), &long, 0);
-    let (from, bytes) = client.until_with(&mut [&mut server], super::common::message);
+    let (from, bytes) = client.until_with(&mut [&mut server], crate::common::message);
     assert_eq!((from, bytes), (flow, long));
     assert_eq!(server.net.counters().websocket.upgraded, 1);
     assert_eq!(client.net.counters().opened, 1);
@@ -128,7 +128,7 @@ fn messages_wait_for_the_upgrade_and_go_both_ways() {
         b"again",
         0,
     );
-    let (_, bytes) = server.until_with(&mut [&mut client], super::common::message);
+    let (_, bytes) = server.until_with(&mut [&mut client], crate::common::message);
     assert_eq!(
         (bytes.as_slice(), client.net.connection_count()),
         (&b"again"[..], 1)
@@ -161,7 +161,7 @@ fn what_is_closed_before_it_is_up_delivers_first() {
         ..target
     };
     client.net.send(&late, &request("too late"), 3);
-    let (_, bytes) = server.until_with(&mut [&mut client], super::common::message);
+    let (_, bytes) = server.until_with(&mut [&mut client], crate::common::message);
     assert_eq!(bytes, request("last"));
     assert_eq!(
         server.until_with(&mut [&mut client], closed),
@@ -209,10 +209,10 @@ fn under_tls_it_is_the_same() {
     let flow: Flow = client.until_with(&mut [&mut server], opened);
     assert_eq!(flow.transport, Transport::Wss);
     assert!(client.net.tls_info(conn).is_some());
-    let (back, bytes) = server.until_with(&mut [&mut client], super::common::message);
+    let (back, bytes) = server.until_with(&mut [&mut client], crate::common::message);
     assert_eq!(bytes, request("sealed"));
     server.net.send(&Target::back(&back), &request("answer"), 0);
-    let (_, bytes) = client.until_with(&mut [&mut server], super::common::message);
+    let (_, bytes) = client.until_with(&mut [&mut server], crate::common::message);
     assert_eq!(bytes, request("answer"));
     server.net.close(back.conn, true);
     assert_eq!(

@@ -3,8 +3,6 @@
 
 mod bounds;
 mod client;
-#[path = "../common/mod.rs"]
-mod common;
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -12,7 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use common::{Bench, Seen, any_port, closed, opened, request, send_failed, to};
+use crate::common::{Bench, Seen, any_port, closed, opened, request, send_failed, to};
 use sip_msg::{Flow, Target, Transport};
 use sip_net::clock::Clock;
 use sip_net::testing::{Received, WebSocketClient, upgrade_request};

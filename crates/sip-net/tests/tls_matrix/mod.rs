@@ -4,8 +4,6 @@
 //! reason is counted, and nothing is left behind.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-#[path = "../common/mod.rs"]
-mod common;
 mod rows;
 
 use std::fmt::Write as _;
@@ -14,8 +12,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::shown::Shown;
-use common::{Bench, Seen, any_port, handshake_failed, message, named, request, tls_client};
+use crate::common::shown::Shown;
+use crate::common::{Bench, Seen, any_port, handshake_failed, message, named, request, tls_client};
 use rows::{Row, Verdict, alert_for, rows};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -163,7 +161,7 @@ fn client_shows(row: &Row, version: TlsVersion) {
     });
     let mut proved = None;
     let answered = |server: &mut Bench, proved: &mut Option<Vec<String>>| {
-        if let Some(peer) = server.seen.iter().find_map(common::verified) {
+        if let Some(peer) = server.seen.iter().find_map(crate::common::verified) {
             *proved = Some(peer.domains().iter().map(ToString::to_string).collect());
         }
         let flow = server.seen.iter().find_map(message)?.0;
@@ -261,7 +259,7 @@ fn server_shows(row: &Row, version: TlsVersion) {
         (HandshakeFailure::BadCertificate, Some(fault)),
         "{name}"
     );
-    assert_eq!(client.until(common::send_failed).0, 1, "{name}");
+    assert_eq!(client.until(crate::common::send_failed).0, 1, "{name}");
     let tally = client.net.opened_tls();
     assert_eq!(tally.faults[fault as usize], 1, "{name}");
     assert_eq!(client.net.connection_count(), 0, "{name}");
