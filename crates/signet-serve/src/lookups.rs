@@ -48,6 +48,8 @@ counters::counters! {
         pub(crate) received: u64 = counter("signet_users_store_received_bytes_total"),
         /// Answers that did not prove to be the store's own, and were not believed.
         pub(crate) ignored: u64 = counter("signet_users_store_ignored_answers_total"),
+        /// Rows of users of whom a store of users gives no HA1: they are refused as unknown.
+        pub(crate) without_ha1: u64 = counter("signet_users_store_without_ha1_total"),
         /// 1 while a store of users is left alone because it failed.
         pub(crate) left_alone: u64 = gauge("signet_users_store_left_alone"),
     }
@@ -220,6 +222,7 @@ struct Store {
     is_failing: Cell<bool>,
     answered: Cell<u64>,
     round_trip_us: Cell<u64>,
+    without_ha1: Cell<u64>,
 }
 
 /// What stores have said and the pipeline has not heard yet.
@@ -326,6 +329,7 @@ impl Store {
             is_failing: Cell::new(false),
             answered: Cell::new(0),
             round_trip_us: Cell::new(0),
+            without_ha1: Cell::new(0),
         })
     }
 
@@ -347,6 +351,7 @@ impl Store {
                 }
                 if let (Rows::Secrets(subjects), BatchAnswer::Rows(answers)) = (rows, answer) {
                     self.tell_of_bad_rows(subjects, answers);
+                    self.count_without_ha1(answers);
                 }
             }
         }
@@ -361,6 +366,7 @@ impl Store {
             sent,
             received,
             ignored: self.db.ignored_answers(),
+            without_ha1: self.without_ha1.get(),
             left_alone: u64::from(health != Health::Healthy),
         }
     }
@@ -380,6 +386,12 @@ impl Store {
                 tracing::warn!(store = self.url, user = ?subject, "a user cannot be let in: {why}");
             }
         }
+    }
+
+    fn count_without_ha1(&self, answers: &[Row]) {
+        let is_bare = |row: &&Row| matches!(row, Ok(Some(secrets)) if secrets.is_empty());
+        let bare = answers.iter().filter(is_bare).count() as u64;
+        self.without_ha1.set(self.without_ha1.get() + bare);
     }
 
     fn may_complain(&self) -> bool {

@@ -21,21 +21,28 @@ use sql::mariadb::MariaDb;
 use sql::postgresql::PostgreSql;
 use stores::suite::{REALM, password, user};
 use support::command::{fail, succeed, text};
+use support::openssl::figure;
 use support::phone::{Phone, field, md5};
 use support::{Server, TestDir, exchange_udp, free_port, unique};
 
 const DOMAIN: &str = "example.com";
 
-/// Starts a server whose users are in a store.
+/// Starts a server whose users are in a store; an empty password is none.
 fn serve(folder: &Path, url: &str, password: &str, users: &str) -> Server {
-    let secret = folder.join("store.password");
-    fs::write(&secret, format!("{password}\n")).unwrap();
-    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    let password_file = match password {
+        "" => "",
+        _ => {
+            let secret = folder.join("store.password");
+            fs::write(&secret, format!("{password}\n")).unwrap();
+            fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+            "password_file = \"store.password\"\n"
+        }
+    };
     let port = free_port();
     let config = format!(
         "version = 1\ndata = \"data\"\ndomains = [\"{DOMAIN}\", \"{REALM}\"]\n\
          [[listen]]\non = \"udp:127.0.0.1:{port}\"\n\
-         [users]\nstores = [\"{url}\"]\npassword_file = \"store.password\"\n{users}"
+         [users]\nstores = [\"{url}\"]\n{password_file}{users}"
     );
     Server::start_with_config(folder, &config, ([127, 0, 0, 1], port).into())
 }
@@ -376,6 +383,30 @@ fn a_directory() {
     users_are_read_alone(folder.path(), &server);
 }
 
+/// Who may not read the HA1s sees entries without them, and no error.
+#[test]
+fn of_a_directory_that_hides_the_ha1s_the_operator_is_told() {
+    if !stores::have("slapd") {
+        return;
+    }
+    let bed = stores::ldap::Server::start();
+    let folder = TestDir::new("users-hidden");
+    let place = format!("ldap://127.0.0.1:{}", bed.port);
+    let url = format!("{place}/{}", stores::ldap::BASE);
+    let metrics = "[metrics]\nlisten = \"127.0.0.1:0\"\n";
+    let server = serve(folder.path(), &url, "", metrics);
+    let mut phone = Phone::udp(server.udp, &user(0), REALM);
+    phone.set_password(&password(0));
+    assert!(phone.try_register().starts_with("SIP/2.0 401 "));
+    wait_for_log(&server, "has no attribute signetHA1SHA512256, or");
+    let name = format!("signet_users_store_without_ha1_total{{store=\"{place}\"}}");
+    let until = Instant::now() + PATIENCE;
+    while figure(folder.path(), &name) == 0 {
+        assert!(Instant::now() < until, "nobody is counted");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 #[test]
 fn a_radius_server_that_verifies() {
     if !stores::have("freeradius") {
@@ -434,6 +465,68 @@ fn a_database_that_is_killed_lets_nobody_in_and_keeps_nobody_out() {
     let url = bed.options(Layout::Signet, "").url;
     let secret = sql::mariadb::PASSWORD;
     outage(&mut bed, &url, secret, MariaDb::kill, MariaDb::resume);
+}
+
+/// Waits until a line of the log has that in it.
+fn wait_for_log(server: &Server, part: &str) {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let log = fs::read_to_string(&server.log).unwrap();
+        if log.contains(part) {
+            return;
+        }
+        assert!(Instant::now() < until, "{part} is not in:\n{log}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_database_that_refuses_our_log_in_is_as_one_that_is_away() {
+    let Some(bed) = MariaDb::start() else { return };
+    let knows_us = bed.options(Layout::Signet, "").url;
+    let refuses = knows_us.replace("//signet@", "//stranger@");
+    let secret = sql::mariadb::PASSWORD;
+    let phone = |server: &Server, number: usize| {
+        let name = sql::suite::name(number);
+        let mut phone = Phone::udp(server.udp, &name, DOMAIN);
+        phone.set_password(&format!("secret of {name}"));
+        phone
+    };
+    let in_the_log = "it refused our log-in (the store says 1045: Access denied";
+
+    // The next replica stands in for it, and nobody is kept out.
+    let folder = TestDir::new("users-refused-by-one");
+    let both = format!("{refuses}\", \"{knows_us}");
+    let by_one = serve(folder.path(), &both, secret, "");
+    for number in 0..10 {
+        phone(&by_one, number).register();
+    }
+    wait_for_log(&by_one, in_the_log);
+
+    // Where it is the only one, nobody is told that he is wrong.
+    let folder = TestDir::new("users-refused");
+    let by_all = serve(folder.path(), &refuses, secret, "");
+    for _ in 0..3 {
+        let mut right = phone(&by_all, 1);
+        let mut wrong = phone(&by_all, 1);
+        wrong.set_password("guessed");
+        for phone in [&mut right, &mut wrong] {
+            assert_later(&phone.try_register(), 500);
+            assert_later(&told(phone), 503);
+        }
+    }
+    wait_for_log(&by_all, in_the_log);
+
+    // Both find by themselves that they are let in.
+    bed.sql(&format!(
+        "CREATE USER stranger IDENTIFIED BY '{secret}'; GRANT ALL ON sip.* TO stranger"
+    ));
+    for server in [&by_one, &by_all] {
+        wait_for_log(server, "answers again");
+        phone(server, 11).register();
+        let log = fs::read_to_string(&server.log).unwrap();
+        assert!(!log.contains(secret), "{log}");
+    }
 }
 
 /// Its end is no reason to forget anybody, although it announces who has changed.

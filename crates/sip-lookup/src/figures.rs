@@ -5,7 +5,13 @@ use crate::tuner::Reason;
 /// Classes of batch sizes: up to so many rows.
 const SIZES: [&str; 9] = ["1", "2", "4", "8", "16", "32", "64", "128", "more"];
 /// Why batches fail.
-const FAILURES: [&str; 4] = ["unreachable", "refused", "timed_out", "garbled"];
+const FAILURES: [&str; 5] = [
+    "unreachable",
+    "refused",
+    "timed_out",
+    "garbled",
+    "log_in_refused",
+];
 
 /// The class of a batch's size.
 pub(crate) fn size_class(rows: usize) -> usize {
@@ -45,7 +51,7 @@ counters::counters! {
         /// Statements sent to find whether a replica is back.
         pub probes: u64 = counter("signet_lookups_probes_total"),
         /// Statements that failed, by kind.
-        pub failures: [u64; 4] = counter("signet_lookups_failures_total", kind: FAILURES),
+        pub failures: [u64; 5] = counter("signet_lookups_failures_total", kind: FAILURES),
         /// Rows of no use.
         pub bad_rows: u64 = counter("signet_lookups_bad_rows_total"),
         /// Answers to no statement in flight: late, or given twice.

@@ -80,6 +80,8 @@ pub enum BatchAnswer {
 pub enum BatchFailure {
     /// No connection, or it ended: the store may be gone.
     Unreachable(String),
+    /// The store does not let us log in: it is there, and answers nothing that we ask.
+    LogInRefused(String),
     /// The store refused the statement, or answered what cannot be understood.
     Refused(String),
     /// No answer in time.
@@ -100,6 +102,11 @@ impl std::fmt::Display for BatchFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Unreachable(why) => write!(f, "it cannot be reached: {why}"),
+            Self::LogInRefused(why) => write!(
+                f,
+                "it refused our log-in ({why}): see whether it knows the user and the password \
+                 that are configured, and lets this machine in"
+            ),
             Self::Refused(why) => write!(f, "it refused the question: {why}"),
             Self::TimedOut => f.write_str("it did not answer in time"),
         }

@@ -5,7 +5,9 @@
 //! first where another one is healthy: what it failed is asked again but once, and must not go
 //! where it failed. Then it is *open*: it is asked nothing that anybody waits for, and tried at intervals
 //! with a statement of one row (*probing*). Anything that it says closes the breaker,
-//! a refusal of the statement too: whoever refuses is there.
+//! a refusal of the statement too: whoever refuses is there. A refused log-in closes nothing, and
+//! counts as a connection that could not be made: who does not let us in answers no statement,
+//! whatever is in it.
 //!
 //! A failure counts only where it is news. One broken connection fails all statements in
 //! flight at once: only a statement that was sent after the failure before it counts. A

@@ -12,17 +12,32 @@ const SAYING_MAX: usize = 200;
 pub(crate) enum Fault {
     /// No connection could be made, or it ended.
     Unreachable(String),
+    /// The store does not let us log in.
+    LogInRefused(String),
     /// The store said no, or what cannot be understood.
     Refused(String),
 }
 
 impl Fault {
+    /// The same of a log-in: whatever is refused then, nothing can be asked.
+    pub(crate) fn of_log_in(self) -> Self {
+        match self {
+            Self::Refused(what) => Self::LogInRefused(what),
+            other => other,
+        }
+    }
+
     /// As an operator sees it.
     pub(crate) fn into_error(self) -> Error {
         match self {
             Self::Unreachable(what) => {
                 Error::new(what, "see that the store runs and that its URL is right")
             }
+            Self::LogInRefused(what) => Error::new(
+                what,
+                "see whether the store knows the user of its URL and the password, and lets this \
+                 machine in",
+            ),
             Self::Refused(what) => Error::new(
                 what,
                 "compare the URL, the layout and the store's own rights with docs/OPERATING.md",
@@ -44,8 +59,17 @@ impl From<Fault> for BatchFailure {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::Unreachable(what) => Self::Unreachable(what),
+            Fault::LogInRefused(what) => Self::LogInRefused(what),
             Fault::Refused(what) => Self::Refused(what),
         }
+    }
+}
+
+/// [`Fault::of_log_in`] of what is told to whoever asked.
+pub(crate) fn of_log_in(failure: BatchFailure) -> BatchFailure {
+    match failure {
+        BatchFailure::Refused(why) => BatchFailure::LogInRefused(why),
+        other => other,
     }
 }
 

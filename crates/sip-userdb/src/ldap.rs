@@ -16,12 +16,14 @@ use std::time::Duration;
 use sip_auth::{Algorithm, Ha1, Secrets, Subject};
 use sip_lookup::{BadRow, BatchAnswer, BatchFailure, Row, Rows};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 use self::message::{
     BIND_RESPONSE, EXTENDED_RESPONSE, Ended, Entry, Filter, SEARCH_DONE, SEARCH_ENTRY,
     SEARCH_REFERENCE, Search,
 };
+use crate::fault::of_log_in;
 use crate::lane::{self, Dialogue, Lanes, Protocol, Taken};
 use crate::names::{self, ABSENT_USER};
 use crate::net::{Connector, Stream};
@@ -41,9 +43,17 @@ const NAME_MAX: usize = 256;
 const SUCCESS: u32 = 0;
 const TIME_LIMIT_EXCEEDED: u32 = 3;
 const SIZE_LIMIT_EXCEEDED: u32 = 4;
+const AUTH_METHOD_NOT_SUPPORTED: u32 = 7;
+const STRONGER_AUTH_REQUIRED: u32 = 8;
 const ADMIN_LIMIT_EXCEEDED: u32 = 11;
+const CONFIDENTIALITY_REQUIRED: u32 = 13;
+const INAPPROPRIATE_AUTHENTICATION: u32 = 48;
+const INVALID_CREDENTIALS: u32 = 49;
 const BUSY: u32 = 51;
 const UNAVAILABLE: u32 = 52;
+
+/// How often the log says that an entry has no HA1.
+const WARN_EVERY: Duration = Duration::from_secs(60);
 
 /// A directory.
 pub(crate) struct Client {
@@ -52,7 +62,7 @@ pub(crate) struct Client {
     layout: Attributes,
     base: String,
     capabilities: Capabilities,
-    has_warned: Cell<bool>,
+    warned: Cell<Option<Instant>>,
 }
 
 /// Which attribute has what.
@@ -131,7 +141,7 @@ impl Client {
                 batch_max: BATCH_MAX,
                 in_flight_max: lane::carried(options.connections_max),
             },
-            has_warned: Cell::new(false),
+            warned: Cell::new(None),
         })
     }
 
@@ -157,7 +167,7 @@ impl Client {
             _ => return Err(found.ended.failure()),
         };
         let mut rows = self.layout.rows(subjects, &found.entries);
-        self.warn_of_empty(&rows);
+        self.warn_of_empty(subjects, &rows);
         if is_cut {
             for row in rows.iter_mut().filter(|row| **row == Ok(None)) {
                 *row = Err(BadRow(format!(
@@ -232,16 +242,29 @@ impl Client {
         self.lanes.ask(search).await
     }
 
-    /// Says once that somebody has no HA1: most often none may be read.
-    fn warn_of_empty(&self, rows: &[Row]) {
+    /// Says, not too often, that an entry has no HA1. Where attributes may not be read, entries
+    /// come without them and nothing says so. Its user is refused as one who is unknown: who has
+    /// an entry and no HA1 is nobody's business.
+    fn warn_of_empty(&self, subjects: &[Subject], rows: &[Row]) {
         let is_empty = |row: &Row| matches!(row, Ok(Some(secrets)) if secrets.is_empty());
-        if rows.iter().any(is_empty) && !self.has_warned.replace(true) {
-            tracing::warn!(
-                "{} gives a user without any HA1: see whether its log-in may read them, and \
-                 whether the URL names their attributes",
-                self.login
-            );
+        let mut users = subjects.iter().zip(rows);
+        let Some((subject, _)) = users.find(|&(_, row)| is_empty(row)) else {
+            return;
+        };
+        let told = self.warned.get();
+        if told.is_some_and(|told| told.elapsed() < WARN_EVERY) {
+            return;
         }
+        self.warned.set(Some(Instant::now()));
+        let attributes = self.layout.ha1s.iter();
+        let attributes: Vec<&str> = attributes.map(|(_, name)| name.as_str()).collect();
+        tracing::warn!(
+            user = ?subject,
+            "an entry in {} has no attribute {}, and its user is refused as if there were none: \
+             may the server's account read it?",
+            self.login,
+            attributes.join(", or ")
+        );
     }
 
     fn error(&self, failure: &BatchFailure) -> Error {
@@ -250,6 +273,10 @@ impl Client {
             BatchFailure::Unreachable(why) => Error::new(
                 format!("{login} cannot be reached ({why})"),
                 "see whether it runs and the URL is right",
+            ),
+            BatchFailure::LogInRefused(why) => Error::new(
+                format!("{login} refused the log-in ({why})"),
+                "compare the DN in the URL and the password with the directory's",
             ),
             BatchFailure::Refused(why) => Error::new(
                 format!("{login} refused ({why})"),
@@ -407,6 +434,11 @@ impl Ended {
     fn failure_of(&self, told: String) -> BatchFailure {
         match self.code {
             BUSY | UNAVAILABLE => BatchFailure::Unreachable(told),
+            AUTH_METHOD_NOT_SUPPORTED
+            | STRONGER_AUTH_REQUIRED
+            | CONFIDENTIALITY_REQUIRED
+            | INAPPROPRIATE_AUTHENTICATION
+            | INVALID_CREDENTIALS => BatchFailure::LogInRefused(told),
             _ => BatchFailure::Refused(told),
         }
     }
@@ -450,7 +482,7 @@ impl Login {
             let ended = one(&mut stream, &request, EXTENDED_RESPONSE).await?;
             // RFC 4511 4.14: whoever asked for TLS and did not get it does not go on.
             if ended.code != SUCCESS {
-                return Ok(Err(ended.failure_of(format!(
+                return Ok(Err(BatchFailure::Unreachable(format!(
                     "the directory refused StartTLS ({ended}): let it have a certificate, or take \
                      ldaps"
                 ))));
@@ -464,9 +496,8 @@ impl Login {
             message::write_bind(2, name, password.expose(), &mut request);
             let ended = one(&mut stream, &request, BIND_RESPONSE).await?;
             if ended.code != SUCCESS {
-                return Ok(Err(ended.failure_of(format!(
-                    "the directory refused the log-in of {name} ({ended})"
-                ))));
+                let told = format!("the directory refused the log-in of {name} ({ended})");
+                return Ok(Err(of_log_in(ended.failure_of(told))));
             }
         }
         Ok(Ok(stream))

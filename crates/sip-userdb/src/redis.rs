@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 
 use self::announce::Announcements;
 use self::resp::Reply;
+use crate::fault::of_log_in;
 use crate::lane::{self, Dialogue, Lanes, Protocol, Taken};
 use crate::net::{Connector, Stream};
 use crate::url::Url;
@@ -301,6 +302,10 @@ impl Client {
                 format!("{login} cannot be reached ({why})"),
                 "see whether it runs and the URL is right",
             ),
+            BatchFailure::LogInRefused(why) => Error::new(
+                format!("{login} refused the log-in ({why})"),
+                "compare the user of the URL, the password and the database with its ACL",
+            ),
             BatchFailure::Refused(why) => Error::new(
                 format!("{login} refused ({why})"),
                 "see what its user may do: docs/STORES.md lists the commands",
@@ -336,7 +341,7 @@ fn scanned(reply: Reply) -> Option<(Vec<u8>, Vec<Vec<u8>>)> {
     Some((next.to_vec(), keys.collect()))
 }
 
-/// An error of the server's: whether it is there and not ready, or refuses.
+/// An error of the server's: whether it is there and not ready, does not let us in, or refuses.
 fn failure(mut why: String) -> BatchFailure {
     // A server that does not know a command repeats what came with it: a password, or an HA1.
     if let Some(at) = why.find(", with args") {
@@ -350,6 +355,8 @@ fn failure(mut why: String) -> BatchFailure {
         Some("LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "BUSY") => {
             BatchFailure::Unreachable(why)
         }
+        // It wants a log-in of whoever gives none, or believes ours no more.
+        Some("NOAUTH" | "WRONGPASS") => BatchFailure::LogInRefused(why),
         _ => BatchFailure::Refused(why),
     }
 }
@@ -411,7 +418,7 @@ impl Login {
             for command in replies {
                 match one(&mut stream, &mut input).await? {
                     Reply::Simple(_) => {}
-                    reply => return Ok(Err(unexpected(command, reply))),
+                    reply => return Ok(Err(of_log_in(unexpected(command, reply)))),
                 }
             }
             Ok(Ok(()))
@@ -512,5 +519,25 @@ mod tests {
             failed,
             BatchFailure::Refused("ERR unknown command 'AUTH'".to_owned())
         );
+    }
+
+    #[test]
+    fn what_is_no_word_about_a_question_is_told_apart() {
+        let of = |said: &str| failure(said.to_owned());
+        for said in [
+            "ERR max number of clients reached",
+            "ERR max number of clients + cluster connections reached",
+            "LOADING Redis is loading the dataset in memory",
+        ] {
+            assert!(matches!(of(said), BatchFailure::Unreachable(_)), "{said}");
+        }
+        for said in [
+            "NOAUTH Authentication required.",
+            "WRONGPASS invalid username-password pair or user is disabled.",
+        ] {
+            assert!(matches!(of(said), BatchFailure::LogInRefused(_)), "{said}");
+        }
+        let denied = of("NOPERM this user has no permissions to run the 'mget' command");
+        assert!(matches!(denied, BatchFailure::Refused(_)));
     }
 }

@@ -45,7 +45,7 @@ fn who_asks_proves_it() {
             .unwrap();
             let failure = ask(&db, vec![subject("u1")]).await.unwrap_err();
             assert!(
-                matches!(&failure, BatchFailure::Refused(why) if why.contains("401")),
+                matches!(&failure, BatchFailure::LogInRefused(why) if why.contains("401")),
                 "{failure:?}"
             );
         }
@@ -57,6 +57,44 @@ fn who_asks_proves_it() {
         let failure = ask(&elsewhere, vec![subject("u1")]).await.unwrap_err();
         assert!(
             matches!(&failure, BatchFailure::Refused(why) if why.contains("404")),
+            "{failure:?}"
+        );
+    });
+}
+
+/// A filter of the web's, say, that takes a name for an attack. Whoever sends such names is not to
+/// have the endpoint left alone.
+#[test]
+fn who_forbids_a_name_has_not_refused_our_log_in() {
+    const FORBIDDEN: &str = "' OR '1'='1";
+    let forbidden = || response("403 Forbidden", "text/html", "no");
+    let db = scripted(move |mut peer, _| {
+        while let Some((_, body)) = peer.http() {
+            let answer = match String::from_utf8_lossy(&body).contains(FORBIDDEN) {
+                true => forbidden(),
+                false => good(&body),
+            };
+            peer.send(answer.as_bytes());
+        }
+    });
+    run(async {
+        let failure = ask(&db, vec![subject(FORBIDDEN)]).await.unwrap_err();
+        assert!(
+            matches!(&failure, BatchFailure::Refused(why) if why.contains("403")),
+            "{failure:?}"
+        );
+        let rows = ask(&db, vec![subject("u1")]).await.unwrap();
+        assert!(is_of(&db, &rows[0], 1));
+    });
+    let db = scripted(move |mut peer, _| {
+        while peer.http().is_some() {
+            peer.send(forbidden().as_bytes());
+        }
+    });
+    run(async {
+        let failure = ask(&db, vec![subject("u1")]).await.unwrap_err();
+        assert!(
+            matches!(&failure, BatchFailure::LogInRefused(why) if why.contains("403")),
             "{failure:?}"
         );
     });

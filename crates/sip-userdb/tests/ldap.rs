@@ -139,7 +139,7 @@ fn tls_and_log_ins() {
         .unwrap();
         let failure = ask(&db, vec![subject("u1")]).await.unwrap_err();
         assert!(
-            matches!(&failure, BatchFailure::Refused(why) if why.contains("log-in")),
+            matches!(&failure, BatchFailure::LogInRefused(why) if why.contains("log-in")),
             "{failure:?}"
         );
         // Anonymous: who is there is seen, the HA1s are not.
@@ -407,6 +407,26 @@ fn a_directory_that_says_nothing_is_given_up() {
         let rows = ask(&db, vec![subject("u2")]).await.unwrap();
         assert!(is_of(&db, &rows[0], 2));
     });
+}
+
+#[test]
+fn a_directory_that_does_not_let_us_ask_says_so() {
+    // RFC 4511, appendix A.1: authMethodNotSupported, strongerAuthRequired,
+    // confidentialityRequired, inappropriateAuthentication, invalidCredentials.
+    for code in [7, 8, 13, 48, 49] {
+        let db = scripted(move |mut peer, _| {
+            while let Some((id, _)) = search(&mut peer) {
+                peer.send(&done(id, code));
+            }
+        });
+        run(async {
+            let failure = ask(&db, vec![subject("u1")]).await.unwrap_err();
+            assert!(
+                matches!(failure, BatchFailure::LogInRefused(_)),
+                "{code}: {failure:?}"
+            );
+        });
+    }
 }
 
 #[test]

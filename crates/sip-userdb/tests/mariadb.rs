@@ -186,7 +186,7 @@ async fn wrong_password(bed: &MariaDb) {
         let db = UserDb::new(options).unwrap();
         let error = db.list(None, 1).await.unwrap_err().to_string();
         let refused = ask(&db, vec![subject("alice")]).await.unwrap_err();
-        let BatchFailure::Refused(why) = &refused else {
+        let BatchFailure::LogInRefused(why) = &refused else {
             panic!("{refused:?}");
         };
         assert!(
@@ -205,6 +205,11 @@ async fn wrong_password(bed: &MariaDb) {
     let db = UserDb::new(options).unwrap();
     let error = db.list(None, 1).await.unwrap_err();
     assert!(error.what().contains("nowhere"), "{error}");
+    let refused = ask(&db, vec![subject("alice")]).await.unwrap_err();
+    assert!(
+        matches!(&refused, BatchFailure::LogInRefused(why) if why.contains("nowhere")),
+        "{refused:?}"
+    );
 }
 
 /// TLS with a certificate of a private authority, and none but that.
@@ -237,7 +242,10 @@ fn the_certificate_is_verified() {
         // The server asks for TLS, so plain text is an error too.
         let db = with(Tls::Never, &bed.authority.roots);
         let refused = ask(&db, vec![subject("alice")]).await.unwrap_err();
-        assert!(matches!(refused, BatchFailure::Refused(_)), "{refused:?}");
+        assert!(
+            matches!(refused, BatchFailure::LogInRefused(_)),
+            "{refused:?}"
+        );
         // Its certificate is for localhost and 127.0.0.1.
         let mut options = bed.options(Layout::Signet, "");
         options.url = options.url.replace("127.0.0.1", "127.0.0.2");

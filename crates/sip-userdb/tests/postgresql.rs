@@ -122,7 +122,7 @@ async fn wrong_password(bed: &PostgreSql) {
         options.password = secret.map(|secret| Secret::new(secret.into()));
         let db = UserDb::new(options).unwrap();
         let refused = ask(&db, vec![subject("alice")]).await.unwrap_err();
-        let BatchFailure::Refused(why) = &refused else {
+        let BatchFailure::LogInRefused(why) = &refused else {
             panic!("{refused:?}");
         };
         assert!(why.contains("password"), "{why}");

@@ -205,10 +205,17 @@ fn tls_passwords_and_sockets() {
             .unwrap();
             let failure = ask(&db, vec![subject("u1")]).await.unwrap_err();
             assert!(
-                matches!(&failure, BatchFailure::Refused(why) if why.contains("WRONGPASS")),
+                matches!(&failure, BatchFailure::LogInRefused(why) if why.contains("WRONGPASS")),
                 "{failure:?}"
             );
         }
+        // Whoever does not log in may ask nothing.
+        let db = UserDb::new(options(&format!("redis://127.0.0.1:{}", server.port))).unwrap();
+        let failure = ask(&db, vec![subject("u1")]).await.unwrap_err();
+        assert!(
+            matches!(&failure, BatchFailure::LogInRefused(why) if why.contains("NOAUTH")),
+            "{failure:?}"
+        );
         let admin = Options {
             url: format!("redis://admin@127.0.0.1:{}/7", server.port),
             password: secret("admin"),

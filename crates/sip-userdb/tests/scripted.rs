@@ -368,7 +368,7 @@ fn without_tls_nothing_is_said_in_plain_text() {
         let url = format!("mysql://signet@127.0.0.1:{port}/sip");
         let why = refused(&url, Tls::Always).await;
         assert!(
-            matches!(&why, BatchFailure::Refused(why) if why.contains("no TLS")),
+            matches!(&why, BatchFailure::Unreachable(why) if why.contains("no TLS")),
             "{why:?}"
         );
         assert_eq!(heard.recv().unwrap(), b"");
@@ -377,11 +377,54 @@ fn without_tls_nothing_is_said_in_plain_text() {
         let url = format!("postgresql://signet@127.0.0.1:{port}/sip");
         let why = refused(&url, Tls::Always).await;
         assert!(
-            matches!(&why, BatchFailure::Refused(why) if why.contains("no TLS")),
+            matches!(&why, BatchFailure::Unreachable(why) if why.contains("no TLS")),
             "{why:?}"
         );
         // The request for TLS, which has no secret in it.
         assert_eq!(heard.recv().unwrap(), [0, 0, 0, 8, 4, 210, 22, 47]);
+    });
+}
+
+/// What PostgreSQL says to who logs in and may not.
+fn postgresql_error(code: &str) -> &'static [u8] {
+    let fields = format!("SFATAL\0VFATAL\0C{code}\0Mno\0\0");
+    let length = u32::try_from(fields.len() + 4).unwrap().to_be_bytes();
+    [b"E".as_slice(), &length, fields.as_bytes()]
+        .concat()
+        .leak()
+}
+
+#[test]
+fn a_store_that_refuses_our_log_in_is_told_from_one_that_has_no_room() {
+    let nothing: &'static [u8] = b"";
+    let hello: &'static [u8] = framed(0, &greeting()).leak();
+    let full: &'static [u8] = framed(0, b"\xff\x10\x04Too many connections").leak();
+    let not_here: &'static [u8] = framed(0, b"\xff\x6a\x04Host is not allowed").leak();
+    let denied: &'static [u8] = framed(2, b"\xff\x15\x04#28000Access denied").leak();
+    run(async {
+        for (scheme, greeting, answer, is_there) in [
+            ("mysql", full, nothing, false),
+            ("mysql", not_here, nothing, true),
+            ("mysql", hello, denied, true),
+            ("postgresql", nothing, postgresql_error("53300"), false),
+            ("postgresql", nothing, postgresql_error("28P01"), true),
+            ("postgresql", nothing, postgresql_error("28000"), true),
+            ("postgresql", nothing, postgresql_error("3D000"), true),
+        ] {
+            let (port, _heard) = listener(greeting, answer);
+            let url = format!("{scheme}://signet@127.0.0.1:{port}/sip");
+            let why = refused(&url, Tls::Never).await;
+            assert_eq!(
+                matches!(why, BatchFailure::LogInRefused(_)),
+                is_there,
+                "{scheme}: {why:?}"
+            );
+            assert_eq!(
+                matches!(why, BatchFailure::Unreachable(_)),
+                !is_there,
+                "{scheme}: {why:?}"
+            );
+        }
     });
 }
 
@@ -395,7 +438,7 @@ fn a_stranger_at_the_stores_address_is_no_store() {
             let why = refused(&url, Tls::Never).await;
             assert!(matches!(
                 why,
-                BatchFailure::Unreachable(_) | BatchFailure::Refused(_)
+                BatchFailure::Unreachable(_) | BatchFailure::LogInRefused(_)
             ));
         }
     });

@@ -51,7 +51,7 @@ impl<T> Queue<T> {
             return;
         };
         match failure {
-            BatchFailure::Refused(why) => {
+            BatchFailure::Refused(why) | BatchFailure::LogInRefused(why) => {
                 self.breaker.heard(now_us, IT);
                 self.refused(&flight, &why);
             }

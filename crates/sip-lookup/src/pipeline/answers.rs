@@ -15,6 +15,7 @@ const UNREACHABLE: usize = 0;
 const REFUSED: usize = 1;
 const TIMED_OUT: usize = 2;
 const GARBLED: usize = 3;
+const LOG_IN_REFUSED: usize = 4;
 /// How often a look-up whose batch was lost is asked again.
 const RETRIES: u8 = 1;
 /// Statements refused in a row, after which it is not their rows: they are not asked again
@@ -91,6 +92,7 @@ impl<T> Pipeline<T> {
                 self.refused(now_us, &flight);
             }
             BatchFailure::Unreachable(_) => self.lost(now_us, &flight, UNREACHABLE),
+            BatchFailure::LogInRefused(_) => self.lost(now_us, &flight, LOG_IN_REFUSED),
             BatchFailure::TimedOut => self.lost(now_us, &flight, TIMED_OUT),
         }
     }
@@ -194,10 +196,10 @@ impl<T> Pipeline<T> {
             *count += 1;
         }
         self.remember(flight);
-        let in_time = kind == UNREACHABLE;
+        let in_time = kind != TIMED_OUT;
         self.replicas
             .failed(now_us, flight.replica, flight.sent_us, in_time);
-        let may = !flight.is_verify || kind == UNREACHABLE;
+        let may = !flight.is_verify || in_time;
         for name in names(flight) {
             self.ask_again(now_us, name, may);
         }

@@ -226,6 +226,12 @@ impl Endpoint {
                     self.name
                 )));
             }
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                return Err(BatchFailure::LogInRefused(format!(
+                    "the endpoint {} answered with {status}",
+                    self.name
+                )));
+            }
             _ => return Err(self.refused(&format!("with {status}"))),
         }
         let is_json = response.headers().get(CONTENT_TYPE).is_some_and(|value| {

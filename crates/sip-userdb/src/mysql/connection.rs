@@ -33,7 +33,8 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Makes one and logs in, within the time for that.
+    /// Makes one and logs in, within the time for that. What is refused before it can be asked is
+    /// the log-in.
     pub(crate) async fn make(connector: &Connector, account: &Account) -> Result<Self, Fault> {
         connector
             .in_time(async {
@@ -43,6 +44,7 @@ impl Connection {
                 Ok(connection)
             })
             .await
+            .map_err(Fault::of_log_in)
     }
 
     /// Runs a statement as it stands, one that gives no rows.

@@ -268,7 +268,9 @@ async fn read(
 fn unasked(payload: &[u8]) -> Fault {
     match payload.first() {
         Some(0xff) => match super::login::refusal(payload) {
-            Fault::Refused(text) | Fault::Unreachable(text) => Fault::Unreachable(text),
+            Fault::Refused(text) | Fault::LogInRefused(text) | Fault::Unreachable(text) => {
+                Fault::Unreachable(text)
+            }
         },
         _ => Fault::Unreachable("the store answered what nobody asked".to_owned()),
     }

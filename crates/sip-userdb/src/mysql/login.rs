@@ -85,7 +85,7 @@ pub(crate) async fn log_in(connector: &Connector, account: &Account) -> Result<L
     let mut ours = greeting.capabilities & (wanted | needed);
     if connector.wants_tls() {
         if greeting.capabilities & capability::SSL == 0 {
-            return Err(Fault::Refused(
+            return Err(Fault::Unreachable(
                 "the server has no TLS, and plain text is not an answer to that: set ssl_cert \
                  and ssl_key there, or tls = \"never\" here if the network is safe"
                     .to_owned(),
@@ -276,14 +276,16 @@ pub(crate) fn refusal(payload: &[u8]) -> Fault {
         None => reader.0,
     };
     let told = format!("the store says {code}: {}", saying(text));
-    match code {
-        // This connection is of no use, and another may be: 1040 too many connections, 1047 a
-        // node of Galera that is out of its cluster, 1053 and 1077 to 1079 shutdown, 1243 and 1615 a statement that is prepared no more, 1927
-        // and 3169 killed, 4031 idle for too long.
-        1040 | 1047 | 1053 | 1077..=1079 | 1243 | 1615 | 1927 | 3169 | 4031 => {
-            Fault::Unreachable(told)
-        }
-        _ => Fault::Refused(told),
+    // This connection is of no use, and another may be: 1040 too many connections, 1047 a node of
+    // Galera that is out of its cluster, 1053 and 1077 to 1079 shutdown, 1135 no thread for it,
+    // 1203 and 1226 too many of this user's, 1243 and 1615 a statement that is prepared no more,
+    // 1927 and 3169 killed, 4031 idle for too long.
+    let is_over = [
+        1040, 1047, 1053, 1077, 1078, 1079, 1135, 1203, 1226, 1243, 1615, 1927, 3169, 4031,
+    ];
+    match is_over.contains(&code) {
+        true => Fault::Unreachable(told),
+        false => Fault::Refused(told),
     }
 }
 

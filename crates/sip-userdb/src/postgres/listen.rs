@@ -103,7 +103,9 @@ async fn keep_listening(connector: Connector, config: Config, heard: Rc<Heard>) 
                     backoff = BACKOFF_MIN;
                 }
             }
-            Err(Fault::Unreachable(why) | Fault::Refused(why)) if !is_known_broken => {
+            Err(Fault::Unreachable(why) | Fault::LogInRefused(why) | Fault::Refused(why))
+                if !is_known_broken =>
+            {
                 is_known_broken = true;
                 tracing::warn!(
                     "the PostgreSQL at {connector} announces no changes ({why}): changed users are \
@@ -149,7 +151,7 @@ async fn listen(connector: &Connector, config: &Config, heard: &Heard) -> Result
     let began = Instant::now();
     heard.push(Changed::Everything);
     // The client is kept until then: without it the connection would end.
-    let (Fault::Unreachable(why) | Fault::Refused(why)) = messages.await;
+    let (Fault::Unreachable(why) | Fault::LogInRefused(why) | Fault::Refused(why)) = messages.await;
     tracing::debug!("the PostgreSQL at {connector} no longer announces changes: {why}");
     Ok(began.elapsed())
 }

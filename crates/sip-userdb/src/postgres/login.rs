@@ -25,7 +25,8 @@ pub(crate) struct LoggedIn {
     pub(crate) silence: Silence,
 }
 
-/// Makes a connection and logs in, within the time for that.
+/// Makes a connection and logs in, within the time for that. What is refused meanwhile is the
+/// log-in.
 pub(crate) async fn log_in(connector: &Connector, config: &Config) -> Result<LoggedIn, Fault> {
     connector
         .in_time(async {
@@ -52,6 +53,7 @@ pub(crate) async fn log_in(connector: &Connector, config: &Config) -> Result<Log
             })
         })
         .await
+        .map_err(Fault::of_log_in)
 }
 
 /// What stands between the question and the first byte of TLS is one byte. No more is read,
@@ -61,7 +63,7 @@ async fn ask_for_tls(stream: &mut Stream) -> Result<(), Fault> {
     stream.flush().await?;
     match stream.read_u8().await? {
         b'S' => Ok(()),
-        b'N' => Err(Fault::Refused(
+        b'N' => Err(Fault::Unreachable(
             "the server has no TLS, and plain text is not an answer to that: set ssl = on \
              there, or tls = \"never\" here if the network is safe"
                 .to_owned(),

@@ -199,7 +199,9 @@ async fn next(stream: &mut Stream, input: &mut Vec<u8>) -> Result<Reply, String>
 
 fn text_of(failure: &BatchFailure) -> &str {
     match failure {
-        BatchFailure::Unreachable(why) | BatchFailure::Refused(why) => why,
+        BatchFailure::Unreachable(why)
+        | BatchFailure::LogInRefused(why)
+        | BatchFailure::Refused(why) => why,
         BatchFailure::TimedOut => "no answer in time",
     }
 }

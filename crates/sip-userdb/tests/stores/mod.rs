@@ -9,7 +9,7 @@ pub mod script;
 pub mod suite;
 
 use std::future::Future;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -145,11 +145,7 @@ impl Drop for Program {
 
 /// A port of this machine that nobody listens on.
 pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
+    sip_net::testing::free_ports(1)
 }
 
 /// Waits until something holds.

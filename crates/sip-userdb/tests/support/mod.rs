@@ -11,7 +11,7 @@ pub mod suite;
 
 use std::fs;
 use std::future::Future;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -83,8 +83,7 @@ impl Drop for Folder {
 
 /// A port of 127.0.0.1 that nobody listens on.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
+    sip_net::testing::free_ports(1)
 }
 
 /// A server, ended by its number when this is dropped.

@@ -7,8 +7,15 @@ fn refused() -> BatchFailure {
     BatchFailure::Refused("no".into())
 }
 
+fn log_in_refused() -> BatchFailure {
+    BatchFailure::LogInRefused("access denied".into())
+}
+
 const NO_ADVICE: Outcome = Err(Unavailable {
     retry_after_s: None,
+});
+const LATER: Outcome = Err(Unavailable {
+    retry_after_s: Some(1),
 });
 
 #[test]
@@ -109,7 +116,7 @@ fn an_answer_of_another_length_is_thrown_away_whole() {
         rig.rows(alice, vec![row("alice")]);
         rig.rows(bob, vec![row("bob")]);
         assert_eq!(rig.answers(), [(1, secret("alice")), (2, secret("bob"))]);
-        assert_eq!(rig.pipeline.figures().failures, [0, 0, 0, 1]);
+        assert_eq!(rig.pipeline.figures().failures, [0, 0, 0, 1, 0]);
     }
 }
 
@@ -220,6 +227,60 @@ fn what_several_statements_lose_together_is_asked_of_the_next() {
     let mut answers = rig.answers();
     answers.sort_by_key(|(number, _)| *number);
     assert_eq!(answers, [(1, secret("alice")), (2, secret("bob"))]);
+}
+
+#[test]
+fn a_replica_that_refuses_our_log_in_is_passed_over_and_tried() {
+    let mut rig = Rig::new(PipelineConfig {
+        replicas: 2,
+        ..fixed(0, 10, 10)
+    });
+    rig.ask(1, "alice");
+    let batch = rig.batch().unwrap();
+    assert_eq!(batch.replica, Replica(0));
+    rig.fail(batch.id, log_in_refused());
+    let batch = rig.batch().unwrap();
+    assert_eq!(batch.replica, Replica(1));
+    rig.rows(batch.id, vec![row("alice")]);
+    assert_eq!(rig.answers(), [(1, secret("alice"))]);
+    for _ in 0..3 {
+        rig.pass(200_000);
+        let probe = rig.batch().unwrap();
+        assert_eq!(probe.replica, Replica(0));
+        rig.fail(probe.id, log_in_refused());
+        rig.ask(2, "bob");
+        let batch = rig.batch().unwrap();
+        assert_eq!(batch.replica, Replica(1));
+        rig.rows(batch.id, vec![row("bob")]);
+        assert_eq!(rig.answers(), [(2, secret("bob"))]);
+    }
+    // It lets us in again.
+    rig.pass(200_000);
+    let probe = rig.batch().unwrap();
+    rig.rows(probe.id, vec![Ok(None)]);
+    rig.ask(3, "carol");
+    assert_eq!(rig.batch().unwrap().replica, Replica(0));
+    let figures = rig.pipeline.figures();
+    assert_eq!((figures.failures, figures.breaks), ([0, 0, 0, 0, 4], 1));
+}
+
+#[test]
+fn where_the_only_store_refuses_our_log_in_everybody_is_told_to_come_again() {
+    let mut rig = Rig::new(fixed(0, 10, 10));
+    rig.ask(1, "alice");
+    for _ in 0..2 {
+        let id = rig.batch_of(&["alice"]);
+        rig.fail(id, log_in_refused());
+    }
+    assert_eq!(rig.answers(), [(1, LATER)]);
+    rig.ask(2, "bob");
+    let id = rig.batch_of(&["bob"]);
+    rig.fail(id, log_in_refused());
+    assert_eq!(rig.answers(), [(2, LATER)]);
+    assert_eq!(rig.pipeline.figures().replicas_open, 1);
+    let refused = rig.try_ask(3, question("carol"), PATIENT_US).unwrap_err();
+    assert_eq!(refused.retry_after_s, Some(1));
+    assert!(rig.pipeline.is_idle());
 }
 
 #[test]

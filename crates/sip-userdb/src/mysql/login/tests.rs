@@ -70,6 +70,10 @@ fn a_greeting_is_read_or_refused_at_any_length() {
 fn a_server_that_is_full_may_have_room_later() {
     let full = b"\xff\x10\x04Too many connections";
     assert!(matches!(greeting(full), Err(Fault::Unreachable(text)) if text.contains("1040")));
+    for code in [1135_u16, 1203, 1226] {
+        let no_room = [b"\xff".as_slice(), &code.to_le_bytes(), b"#42000no room"].concat();
+        assert!(matches!(greeting(&no_room), Err(Fault::Unreachable(_))));
+    }
     let denied = b"\xff\x15\x04#28000Access denied";
     assert!(matches!(greeting(denied), Err(Fault::Refused(text)) if text.ends_with("denied")));
     assert!(matches!(greeting(b"\xff"), Err(Fault::Refused(_))));
