@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::level::{Aspect, Level, Protection};
 use crate::policy::Policy;
 use crate::table::{BelowTheFloor, Judged, Levels};
-use crate::unmet::{Relaxed, Unmet};
+use crate::unmet::{NoPair, Relaxed, Unmet};
 
 /// Something that may be agreed on.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,6 +79,11 @@ pub enum Reason {
     },
     /// Nothing that is left on the other side goes with it.
     NoPartner,
+    /// It goes with nothing of the other side that both ends may use, whatever the policy.
+    GoesWithNone {
+        /// What the members of the other side are: `cipher suite`.
+        of: &'static str,
+    },
 }
 
 /// Something that is not taken.
@@ -188,7 +193,11 @@ pub fn choose(
     });
     let Some(best) = best else {
         let relaxed = couples.iter().map(|couple| relaxed(couple, &sound));
-        return Err(Unmet::new(*policy, relaxed.collect(), fallen));
+        let relaxed = relaxed.collect();
+        let no_pair = couples
+            .is_empty()
+            .then(|| why_no_pair(&sides, &sound, &mut fallen));
+        return Err(Unmet::new(*policy, relaxed, no_pair, fallen));
     };
     let best_places = best.places;
     let mut taken = Taken::new(&sides, &sound, &couples, best_places);
@@ -277,6 +286,39 @@ fn couples(policy: &Policy, sound: &[Vec<Sound<'_>>; 2]) -> Vec<Couple> {
         }
     }
     couples
+}
+
+/// Why nothing goes with anything. What is sound on both sides falls with the others.
+fn why_no_pair(
+    sides: &[&Side; 2],
+    sound: &[Vec<Sound<'_>>; 2],
+    fallen: &mut Vec<Fallen>,
+) -> NoPair {
+    let mut by_side = sides.iter().zip(sound);
+    if let Some((empty, _)) = by_side.find(|(_, sound)| sound.is_empty()) {
+        let is_below = |it: &Fallen| {
+            it.what == empty.what && matches!(it.reasons.as_slice(), [Reason::BelowTheFloor(_)])
+        };
+        return match fallen.iter().any(is_below) {
+            true => NoPair::BelowTheFloor,
+            false => NoPair::NothingOf(empty.what),
+        };
+    }
+    let ([first, second], [firsts, seconds]) = (sides, sound);
+    for (what, of, members) in [
+        (first.what, second.what, firsts),
+        (second.what, first.what, seconds),
+    ] {
+        fallen.extend(members.iter().map(|sound| Fallen {
+            what,
+            name: sound.member.name.clone(),
+            reasons: vec![Reason::GoesWithNone { of }],
+        }));
+    }
+    NoPair::Apart {
+        first: first.what,
+        second: second.what,
+    }
 }
 
 /// What of the policy these do not satisfy.
@@ -500,7 +542,7 @@ impl<'a, 'm> Taken<'a, 'm> {
     }
 
     fn why(&self, side: usize, place: usize, sound: &Sound<'_>, policy: &Policy) -> Vec<Reason> {
-        let own: Vec<Reason> = Aspect::ALL
+        let mut own: Vec<Reason> = Aspect::ALL
             .into_iter()
             .filter_map(|aspect| {
                 let least = policy.least(aspect)?;
@@ -514,13 +556,18 @@ impl<'a, 'm> Taken<'a, 'm> {
                 })
             })
             .collect();
+        let is_in = |couple: &Couple| couple.places.get(side) == Some(&place);
+        if !self.couples.iter().any(is_in) {
+            let of = (self.sides.get(1 - side)).map_or("", |other| other.what);
+            own.push(Reason::GoesWithNone { of });
+        }
         if !own.is_empty() {
             return own;
         }
         // Otherwise it would do but for what it costs, or it is alone.
         let only_cost = |couple: &&Couple| {
             let is_cost = |miss: &Miss| !matches!(miss, Miss::Below { .. });
-            couple.places.get(side) == Some(&place) && couple.misses.iter().all(is_cost)
+            is_in(couple) && couple.misses.iter().all(is_cost)
         };
         let nearest = self
             .couples

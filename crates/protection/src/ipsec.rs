@@ -81,7 +81,10 @@ pub fn choose_ipsec(
         members: MACS.into_iter().map(mac).chain([none]).collect(),
         is_given: false,
     };
-    let mut choice = choose(policy, levels, &ciphers, &macs)?;
+    let mut choice = choose(policy, levels, &ciphers, &macs).map_err(|mut unmet| {
+        unmet.fallen.retain(|fallen| !fallen.name.is_empty());
+        unmet
+    })?;
     choice.second.retain(|name| !name.is_empty());
     choice.fallen.retain(|fallen| !fallen.name.is_empty());
     Ok(choice)

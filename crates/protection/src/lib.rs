@@ -44,4 +44,4 @@ pub use price::{FILE_BYTES_MAX, Origin, Price, Prices, Use, is_priced, time};
 pub use rating::{Published, Rating, Ratings};
 pub use table::{Algorithm, BelowTheFloor, Judged, Kind, Levels};
 pub use tls::{End, Listed, Offer, TlsChoice, Usage, choose_tls};
-pub use unmet::{Relaxed, Unmet, Written};
+pub use unmet::{NoPair, Relaxed, Unmet, Written};

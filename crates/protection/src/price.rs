@@ -269,13 +269,24 @@ struct Line {
 
 /// Whether anything is chosen by the price of an item of this name.
 pub fn is_priced(name: &str) -> bool {
-    ["server", "client"]
+    ["send", "server"]
         .into_iter()
         .any(|operation| used(name, operation).is_some())
 }
 
-/// What an item is the price of.
-fn used(name: &str, operation: &str) -> Option<(Use, String)> {
+/// How much of a price an item is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// What sending takes.
+    There,
+    /// What receiving takes.
+    Back,
+    /// All of it.
+    Whole,
+}
+
+/// What an item is the price of, and how much of it; `None` where no choice asks for it.
+fn used(name: &str, operation: &str) -> Option<((Use, String), Part)> {
     let parts: Vec<&str> = name.split('/').collect();
     let (what, name) = match parts.as_slice() {
         ["tls-record", suite] => (Use::Record, *suite),
@@ -291,7 +302,14 @@ fn used(name: &str, operation: &str) -> Option<(Use, String)> {
         ["ah", "transport", "ipv4", mac] => (Use::Mac, *mac),
         _ => return None,
     };
-    Some((what, name.to_ascii_lowercase()))
+    // A handshake is whole in itself; what goes there and back has no other operations.
+    let part = match (what, operation) {
+        (Use::Accept | Use::Connect, _) => Part::Whole,
+        (Use::Record | Use::Cipher | Use::Mac, "send") => Part::There,
+        (Use::Record | Use::Cipher | Use::Mac, "receive") => Part::Back,
+        (Use::Record | Use::Cipher | Use::Mac, _) => return None,
+    };
+    Some(((what, name.to_ascii_lowercase()), part))
 }
 
 impl Item {
@@ -335,7 +353,8 @@ struct Ways {
 fn by_use(items: &[Item]) -> BTreeMap<(Use, String), Price> {
     let mut found: BTreeMap<(Use, String), Vec<(&str, Ways)>> = BTreeMap::new();
     for item in items {
-        let (Some(used), Some(price)) = (used(&item.name, &item.operation), item.price()) else {
+        let used = used(&item.name, &item.operation);
+        let (Some((used, part)), Some(price)) = (used, item.price()) else {
             continue;
         };
         let providers = found.entry(used).or_default();
@@ -349,15 +368,13 @@ fn by_use(items: &[Item]) -> BTreeMap<(Use, String), Price> {
         let Some((_, ways)) = providers.get_mut(nth) else {
             continue;
         };
-        match item.operation.as_str() {
-            "send" | "encrypt" => ways.to = Some(price),
-            "receive" | "decrypt" => ways.from = Some(price),
-            // A handshake is whole in itself.
-            "server" | "client" => {
+        match part {
+            Part::There => ways.to = Some(price),
+            Part::Back => ways.from = Some(price),
+            Part::Whole => {
                 ways.to = Some(price);
                 ways.from = Some(Price::default());
             }
-            _ => {}
         }
     }
     let mut prices = BTreeMap::new();
@@ -487,6 +504,43 @@ mod tests {
         assert_eq!(prices.of(Use::Cipher, "DES-CBC"), None, "another use");
         assert_eq!(prices.of(Use::Cipher, "AES-128-GCM"), None, "a tunnel");
         assert_eq!(prices.to_string(), "prices in p.json, of A CPU");
+    }
+
+    #[test]
+    fn a_handshake_alone_is_whole_in_itself() {
+        let suite = "tls-record/TLS_AES_128_GCM_SHA256";
+        let handshake = "handshake/full/p-256/x25519";
+        let text = record(
+            &[
+                item(suite, "aws-lc", "server", 1.0, 100.0),
+                item(suite, "aws-lc", "receive", 2.0, 200.0),
+                item(
+                    "ah/transport/ipv4/hmac-md5-96",
+                    "aws-lc",
+                    "client",
+                    1.0,
+                    1.0,
+                ),
+                item(handshake, "aws-lc", "client", 0.0, 80_000.0),
+                item(handshake, "aws-lc", "send", 0.0, 7.0),
+            ]
+            .join(","),
+        );
+        let prices = read(&text).unwrap();
+        let connect = prices.of(Use::Connect, "X25519").unwrap();
+        assert_eq!(connect.at(0), Some(80_000.0));
+        assert_eq!(prices.of(Use::Accept, "X25519"), None);
+        assert_eq!(prices.of(Use::Record, "TLS_AES_128_GCM_SHA256"), None);
+        assert_eq!(prices.of(Use::Mac, "HMAC-MD5-96"), None);
+        for (name, is_used) in [
+            (suite, true),
+            (handshake, true),
+            ("esp/transport/ipv4/aes-128-gcm", true),
+            ("handshake/resumed/p-256/x25519", false),
+            ("esp/tunnel/ipv4/aes-128-gcm", false),
+        ] {
+            assert_eq!(is_priced(name), is_used, "{name}");
+        }
     }
 
     #[test]

@@ -13,6 +13,16 @@ pub struct Suite {
     pub parts: &'static [&'static str],
 }
 
+impl Suite {
+    /// Whether its keys are agreed on by a group that both sides have by name.
+    pub fn has_group(&self) -> bool {
+        !self
+            .parts
+            .iter()
+            .any(|part| matches!(*part, "RSA key transport" | "DHE"))
+    }
+}
+
 /// A key-exchange group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group {
@@ -160,6 +170,9 @@ mod tests {
             }
         }
         assert_eq!(suite_by_name("ROT13"), None);
+        let has_group = |name: &str| suite_by_name(name).unwrap().has_group();
+        assert!(has_group("TLS_AES_128_GCM_SHA256") && has_group("ECDHE-RSA-AES128-SHA"));
+        assert!(!has_group("AES128-SHA") && !has_group("DHE-RSA-AES128-SHA"));
     }
 
     #[test]

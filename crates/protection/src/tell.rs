@@ -47,6 +47,9 @@ impl fmt::Display for Reason {
                 )
             }
             Self::NoPartner => f.write_str("nothing that is left goes with it"),
+            Self::GoesWithNone { of } => {
+                write!(f, "no {of} that both sides may use goes with it")
+            }
         }
     }
 }

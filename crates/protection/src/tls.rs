@@ -163,7 +163,11 @@ fn suite_member(name: &str, offer: &Offer, usage: Usage, prices: &Prices) -> Mem
         name: name.to_owned(),
         parts: suite.parts.to_vec(),
         cost_ns: price.and_then(|price| price.at(usage.message_bytes)),
-        fits: if suite.version == "1.3" { V13 } else { V12 },
+        fits: match suite.version {
+            _ if !suite.has_group() => 0,
+            "1.3" => V13,
+            _ => V12,
+        },
         excluded,
     }
 }

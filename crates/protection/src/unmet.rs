@@ -25,8 +25,27 @@ pub struct Unmet {
     /// For each requirement that would do if it alone were relaxed, the pair for which it
     /// has to be relaxed least. Where none alone would do, the one pair that misses least.
     pub relaxed: Vec<Relaxed>,
+    /// Why there is no pair to relax anything for; `None` where there is one.
+    pub no_pair: Option<NoPair>,
     /// What is not taken whatever the policy.
     pub fallen: Vec<Fallen>,
+}
+
+/// Why nothing goes with anything, whatever the policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoPair {
+    /// All that both sides have of one kind is below the floor.
+    BelowTheFloor,
+    /// Of this kind there is none that both sides may use: `cipher suite`.
+    NothingOf(&'static str),
+    /// Both sides have some of each kind, and none goes with any of the other.
+    Apart {
+        /// The one kind.
+        first: &'static str,
+        /// The other.
+        second: &'static str,
+    },
 }
 
 /// Where requirements are written.
@@ -42,7 +61,12 @@ pub enum Written {
 const REQUIREMENTS: usize = Aspect::ALL.len() + 2;
 
 impl Unmet {
-    pub(crate) fn new(policy: Policy, pairs: Vec<Relaxed>, fallen: Vec<Fallen>) -> Self {
+    pub(crate) fn new(
+        policy: Policy,
+        pairs: Vec<Relaxed>,
+        no_pair: Option<NoPair>,
+        fallen: Vec<Fallen>,
+    ) -> Self {
         let mut alone: [Option<&Relaxed>; REQUIREMENTS] = [None; REQUIREMENTS];
         for pair in &pairs {
             let [miss] = pair.misses.as_slice() else {
@@ -64,16 +88,25 @@ impl Unmet {
         Self {
             policy,
             relaxed,
+            no_pair,
             fallen,
         }
     }
 
     /// What is wrong, in a sentence without its end.
     pub fn what(&self) -> String {
-        if self.relaxed.is_empty() {
-            return "nothing that both sides have is fit to protect anything".to_owned();
+        match self.no_pair {
+            None => format!("nothing satisfies this policy: {}", self.policy),
+            Some(NoPair::BelowTheFloor) => {
+                "nothing that both sides have is fit to protect anything".to_owned()
+            }
+            Some(NoPair::NothingOf(what)) => {
+                format!("there is no {what} that both sides may use")
+            }
+            Some(NoPair::Apart { first, second }) => {
+                format!("no {first} that both sides may use goes with any {second} of theirs")
+            }
         }
-        format!("nothing satisfies this policy: {}", self.policy)
     }
 
     /// What to write instead.
@@ -92,10 +125,14 @@ impl Unmet {
             })
             .collect();
         if told.is_empty() {
-            return match written {
-                Written::Options => "look what the peer offers, or update it".to_owned(),
-                Written::Keys => "drop versions, suites or groups, to allow more".to_owned(),
+            let remedy = match (written, self.no_pair) {
+                (Written::Options, Some(NoPair::Apart { .. })) => {
+                    "look for which version each of what the peer offers is, or update it"
+                }
+                (Written::Options, _) => "look what the peer offers, or update it",
+                (Written::Keys, _) => "drop versions, suites or groups, to allow more",
             };
+            return remedy.to_owned();
         }
         told.join("; or ")
     }

@@ -211,6 +211,66 @@ fn a_policy_that_nothing_satisfies_says_what_to_relax_and_by_how_much() {
 }
 
 #[test]
+fn what_does_not_go_together_is_told_as_that() {
+    // Whatever the policy: the group is of TLS 1.3, and the suite of 1.2.
+    let suite = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256";
+    let peer = format!("{suite},X25519MLKEM768");
+    let unmet = chosen(&Policy::default(), &offer(Some(&peer))).unwrap_err();
+    assert_eq!(
+        unmet.what(),
+        "no cipher suite that both sides may use goes with any key-exchange group of theirs"
+    );
+    let told = unmet.text(Written::Options);
+    for line in [
+        "look for which version",
+        "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256: no key-exchange group that both sides may use goes with it",
+        "X25519MLKEM768: no cipher suite that both sides may use goes with it",
+        "X25519: the peer does not offer it",
+    ] {
+        assert!(told.contains(line), "{line:?} is not in:\n{told}");
+    }
+    // Beside a suite that it goes with, the other still goes with none.
+    let peer = format!("{peer},TLS_AES_128_GCM_SHA256");
+    let choice = chosen(&Policy::default(), &offer(Some(&peer))).unwrap();
+    assert_eq!(choice.choice.first, ["TLS_AES_128_GCM_SHA256"]);
+    let told = choice.choice.text();
+    let line = format!("{suite}: no key-exchange group that both sides may use goes with it");
+    assert!(told.contains(&line), "{told}");
+    // What the policy misses stands before it.
+    let choice = chosen(
+        &policy("10", "", None),
+        &offer(Some(
+            "ECDHE-RSA-AES128-GCM-SHA256,TLS_AES_256_GCM_SHA384,X25519MLKEM768",
+        )),
+    )
+    .unwrap();
+    let told = choice.choice.text();
+    let line =
+        format!("{suite}: confidentiality 8 is less than 10: TLS 1.2; no key-exchange group");
+    assert!(told.contains(&line), "{told}");
+}
+
+#[test]
+fn a_suite_whose_key_exchange_has_no_group_goes_with_none() {
+    let rsa = "TLS_RSA_WITH_AES_128_GCM_SHA256";
+    let mut with_rsa = offer(Some("AES128-GCM-SHA256,X25519"));
+    with_rsa.suites = Listed::Open(owned(&["TLS_AES_128_GCM_SHA256", rsa]));
+    let unmet = chosen(&Policy::default(), &with_rsa).unwrap_err();
+    let told = unmet.text(Written::Options);
+    let line = format!("{rsa}: no key-exchange group that both sides may use goes with it");
+    assert!(told.contains(&line), "{told}");
+    // Where this program does not have it, no suite is left, and none is called unfit.
+    let unmet = chosen(&Policy::default(), &offer(Some("AES128-GCM-SHA256,X25519"))).unwrap_err();
+    assert_eq!(
+        unmet.what(),
+        "there is no cipher suite that both sides may use"
+    );
+    let told = unmet.text(Written::Options);
+    let line = format!("{rsa}: this program does not have it");
+    assert!(told.contains(&line), "{told}");
+}
+
+#[test]
 fn without_prices_the_order_is_the_programs_and_a_bound_asks_for_them() {
     let nothing = Prices::parse(
         std::path::Path::new("p.json"),

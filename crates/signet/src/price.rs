@@ -217,3 +217,32 @@ pub(crate) fn run(command: PriceCommand) -> u8 {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trying_files_changes_none() {
+        let folder =
+            std::env::temp_dir().join(format!("signet-price-files-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (kept, new) = (folder.join("kept.json"), folder.join("new.html"));
+        let missing = folder.join("nowhere").join("new.json");
+        fs::write(&kept, "of an earlier run").unwrap();
+        let content = || fs::read_to_string(&kept).unwrap();
+
+        try_files(&[Some(&kept), None, Some(&new), Some(&PathBuf::from(STDOUT))]).unwrap();
+        assert_eq!(content(), "of an earlier run");
+        assert!(!new.exists() && !Path::new(STDOUT).exists());
+
+        let error = try_files(&[Some(&kept), Some(&missing)]).unwrap_err();
+        assert!(error.contains("nowhere/new.json"), "{error}");
+        assert!(
+            error.ends_with("in a folder that this user may write"),
+            "{error}"
+        );
+        assert_eq!(content(), "of an earlier run");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

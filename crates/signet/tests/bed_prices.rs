@@ -136,6 +136,49 @@ fn what_is_misspelt_or_has_no_place_is_told() {
     assert!(told.contains("65 bytes are not priced"), "{told}");
     let told = of(TINY.replace("[\"aes-128-cbc\"]", "[\"aes128-cbc\"]"), &[]);
     assert!(told.contains("did you mean aes-128-cbc?"), "{told}");
-    let told = of(TINY.to_owned(), &["--systems", "signet"]);
-    assert!(told.contains("leave --systems out"), "{told}");
+    for (option, value) in [
+        ("--systems", "signet"),
+        ("--network", "loopback"),
+        ("--seed", "1"),
+        ("--port", "17060"),
+    ] {
+        let told = of(TINY.to_owned(), &[option, value]);
+        assert!(told.contains(&format!("leave {option} out")), "{told}");
+    }
+}
+
+#[test]
+fn names_that_there_are_not_are_told_by_the_check() {
+    let folder = TestDir::new("bed-prices-names");
+    let file = folder.path().join("tiny.toml");
+    for (from, to, told) in [
+        (
+            "[\"aes-128-cbc\"]",
+            "[\"aes128-cbc\"]",
+            "did you mean aes-128-cbc?",
+        ),
+        (
+            "[\"rustcrypto\"]",
+            "[\"boring\"]",
+            "write one of: rustcrypto",
+        ),
+        ("[64, 700", "[64, 65536, 700", "give sizes from 1 to"),
+        (
+            "[packets]",
+            "[tunnels]\nonly = [\"opnvpn\"]\ncalls_per_s = 1\n\n[packets]",
+            "did you mean openvpn?",
+        ),
+        (
+            "[packets]",
+            "[tunnels]\nonly = [\"openvpn\"]\ncalls_per_s = 20000\n\n[packets]",
+            "write a number from 1 to 10000",
+        ),
+        ("no_at = 1.0", "no_at = nan", "NaN is out of bounds"),
+    ] {
+        assert!(TINY.contains(from), "{from}");
+        fs::write(&file, TINY.replacen(from, to, 1)).unwrap();
+        let error = fail(&["bed", "check", text(&file)], "");
+        assert!(error.contains("tiny.toml:"), "{error}");
+        assert!(error.contains(told), "{told}: {error}");
+    }
 }

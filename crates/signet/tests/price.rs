@@ -136,6 +136,21 @@ fn what_cannot_be_measured_is_a_sentence_and_a_remedy() {
             "--provider aws-lc --only des-cbc+none",
             "leave --provider out",
         ),
+        // What nobody would heed is not taken either.
+        (
+            "--part tls-record --only aes-128-gcm",
+            "--only is about packets, and --part names other parts",
+        ),
+        (
+            "--part digest,handshake --provider aws-lc",
+            "add packets to --part",
+        ),
+        ("--part smime --check-openssl", "--check-openssl is about"),
+        ("--part smime --all", "--all is about"),
+        (
+            "--part digest,handshake --sizes 64",
+            "add one of these to --part: packets, tls-record, smime",
+        ),
     ] {
         let words: Vec<&str> = ["price", "crypto"]
             .into_iter()
@@ -146,4 +161,55 @@ fn what_cannot_be_measured_is_a_sentence_and_a_remedy() {
     }
     let error = fail(&["price", "report", "/nowhere/crypto.json"], "");
     assert!(error.contains("signet price crypto --json"), "{error}");
+}
+
+#[test]
+fn a_record_of_tunnels_has_no_medians_to_keep() {
+    let folder = TestDir::new("price-report-tunnel");
+    let [tunnel, medians, page] =
+        ["tunnel.json", "medians.json", "page.html"].map(|name| folder.path().join(name));
+    let record = "{\"format\":\"signet-price-tunnel\",\"version\":1}";
+    std::fs::write(&tunnel, record).unwrap();
+    let words = ["price", "report", text(&tunnel), "--out", text(&page)];
+    let error = fail(&[&words[..], &["--json", text(&medians)]].concat(), "");
+    assert!(error.contains("is a record of tunnels"), "{error}");
+    assert!(error.contains("leave --json out"), "{error}");
+    assert!(!medians.exists() && !page.exists());
+    succeed(&words, "");
+    assert!(page.exists());
+}
+
+#[test]
+fn files_are_tried_before_anything_is_measured() {
+    let folder = TestDir::new("price-files");
+    let (kept, missing) = (
+        folder.path().join("kept.json"),
+        folder.path().join("nowhere").join("page.html"),
+    );
+    std::fs::write(&kept, "of an earlier run").unwrap();
+    for words in [
+        &[
+            "price", "crypto", "--only", "null", "--sizes", "64", "--rounds", "5",
+        ][..],
+        &["price", "tunnel", "--only", "none", "--seconds", "1"],
+        &[
+            "price",
+            "live",
+            "--core-hour-eur",
+            "1",
+            "--metrics",
+            "http://127.0.0.1:1/metrics",
+        ],
+    ] {
+        let files = ["--json", text(&kept), "--html", text(&missing)];
+        let error = fail(&[words, &files].concat(), "");
+        assert!(error.contains("nowhere/page.html"), "{error}");
+        assert!(
+            error.contains("name a file in a folder that this user may write"),
+            "{error}"
+        );
+        // What a run makes is written there first.
+        let found = std::fs::read_to_string(&kept).unwrap();
+        assert_eq!(found, "of an earlier run", "{words:?}");
+    }
 }

@@ -122,6 +122,25 @@ fn what_cannot_be_is_told_with_the_remedy() {
             "fit to protect anything",
         ),
         (&["--max-cost", "0"][..], "raise --max-cost from 0.00us to"),
+        (
+            &[
+                "--peer-offers",
+                "ECDHE-RSA-AES128-GCM-SHA256,X25519MLKEM768",
+            ][..],
+            "X25519MLKEM768: no cipher suite that both sides may use goes with it",
+        ),
+        (
+            &["--peer-offers", "AES128-SHA,X25519"][..],
+            "there is no cipher suite that both sides may use",
+        ),
+        (
+            &["--for", "ipsec", "--end", "client"][..],
+            "--end is about handshakes of TLS",
+        ),
+        (
+            &["--for", "ipsec", "--messages-per-handshake", "7"][..],
+            "leave it out",
+        ),
     ] {
         let error = fail(&[&["price", "choose"], arguments].concat(), "");
         assert!(error.contains(told), "{told:?} is not in:\n{error}");

@@ -54,6 +54,13 @@ pub fn jobs(choice: &Choice) -> Result<(Vec<Job>, Vec<Missed>), Error> {
     Ok((jobs, missed))
 }
 
+/// The names of all that can be priced, each with whether a choice has it.
+pub fn names(choice: &Choice) -> Vec<(String, bool)> {
+    let all = Subject::all();
+    all.map(|subject| (subject.name(), choice.takes(&subject)))
+        .collect()
+}
+
 fn provider_names() -> String {
     let names: Vec<&str> = Provider::ALL
         .iter()

@@ -28,6 +28,9 @@ pub const FAMILIES: [&str; 5] = [
     "smime",
 ];
 
+/// Those of them that are priced by size.
+pub const SIZED_FAMILIES: [&str; 2] = ["tls-record", "smime"];
+
 /// Whose code TLS, keys and S/MIME are.
 const AWS_LC: &str = "aws-lc";
 /// Whose code the hashes of digest authentication are.

@@ -33,7 +33,7 @@ pub(super) fn list() -> Result<String, String> {
 
 /// The experiment of this name, or in this file; `None` where it is of the other kind.
 pub(super) fn opened(name: &str) -> Result<Option<(PricesExperiment, String)>, String> {
-    PricesExperiment::open(name).map_err(|error| error.to_string())
+    experiment::open(name).map_err(|error| error.to_string())
 }
 
 /// What it prices, for how long, and what its paper found.

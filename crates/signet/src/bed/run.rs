@@ -13,6 +13,11 @@ use signet_bed::system::Watched;
 
 use super::prices;
 
+/// The seed where none is given.
+const SEED: u64 = 1;
+/// The first port where none is given.
+const PORT: u16 = 17_060;
+
 /// What `signet bed run` is told.
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
@@ -36,29 +41,25 @@ pub(crate) struct RunOptions {
     /// How often each load is measured; as the form says if left out
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     repeats: Option<u32>,
-    /// Repeat the order of cases and all else that is drawn
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
+    /// Repeat the order of cases and all else that is drawn [default: 1]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
     /// The folder for record, page and logs [default: bed/NAME-FORM]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Go on with the record in that folder
     #[arg(long)]
     resume: bool,
-    /// The first of six ports on 127.0.0.1
-    #[arg(long, value_name = "PORT", default_value_t = 17_060)]
-    port: u16,
+    /// The first of six ports on 127.0.0.1 [default: 17060]
+    #[arg(long, value_name = "PORT")]
+    port: Option<u16>,
     /// Draw the stacks where CPU time is taken apart, in the folder flame
     #[arg(long)]
     flame: bool,
     /// loopback, or namespaces: the server behind a pair of virtual interfaces, which takes root
-    #[arg(
-        long,
-        value_name = "NETWORK",
-        default_value = "loopback",
-        conflicts_with = "to"
-    )]
-    network: NetworkName,
+    /// [default: loopback]
+    #[arg(long, value_name = "NETWORK", conflicts_with = "to")]
+    network: Option<NetworkName>,
     /// The build that is called signet, and that makes the load [default: this one]
     #[arg(long, value_name = "PATH")]
     signet: Option<PathBuf>,
@@ -107,6 +108,9 @@ impl RunOptions {
             (self.repeats.is_some(), "--repeats"),
             (self.resume, "--resume"),
             (self.flame, "--flame"),
+            (self.seed.is_some(), "--seed"),
+            (self.port.is_some(), "--port"),
+            (self.network.is_some(), "--network"),
             (self.signet.is_some(), "--signet"),
             (self.to.is_some(), "--to"),
             (!self.watch.is_empty(), "--watch"),
@@ -155,14 +159,14 @@ impl RunOptions {
         let command = measure::command_line();
         Ok(Options {
             signet,
-            seed: self.seed,
+            seed: self.seed.unwrap_or(SEED),
             out: self.out(name),
             is_resumed: self.resume,
-            port: self.port,
+            port: self.port.unwrap_or(PORT),
             to: self.to.map(|to| (self.name.clone(), to)),
             watched: self.watch.clone(),
             has_flame: self.flame,
-            has_namespaces: self.network == NetworkName::Namespaces,
+            has_namespaces: self.network == Some(NetworkName::Namespaces),
             command: command.join(" "),
         })
     }

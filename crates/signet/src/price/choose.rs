@@ -32,15 +32,15 @@ pub(crate) struct ChooseOptions {
     /// What the other end has, with commas between: TLS_AES_128_GCM_SHA256,ECDHE-RSA-AES128-SHA,X25519
     #[arg(long, value_name = "NAMES")]
     peer_offers: Option<String>,
-    /// Which end of TLS this is
-    #[arg(long, value_enum, default_value_t = Ends::Listener)]
-    end: Ends,
+    /// Which end of TLS this is [default: listener]
+    #[arg(long, value_enum)]
+    end: Option<Ends>,
     /// Bytes of a message or packet
     #[arg(long, value_name = "N", default_value_t = Usage::default().message_bytes, value_parser = clap::value_parser!(u32).range(1..=65_535))]
     message_bytes: u32,
-    /// Messages for which TLS makes one full handshake
-    #[arg(long, value_name = "N", default_value_t = Usage::default().messages_per_handshake, value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
-    messages_per_handshake: u32,
+    /// Messages for which TLS makes one full handshake [default: 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
+    messages_per_handshake: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -83,6 +83,7 @@ impl ChooseOptions {
                 .map(|chosen| chosen.choice)
             }
             Family::Ipsec => {
+                self.refuse_of_handshakes()?;
                 let peer = self.peer_offers.as_deref().map(ipsec::peer_offers);
                 let peer = peer.transpose()?;
                 choose_ipsec(
@@ -109,6 +110,23 @@ impl ChooseOptions {
         )
     }
 
+    /// Refuses what is said of handshakes, where none are made.
+    fn refuse_of_handshakes(&self) -> Result<(), String> {
+        let given = [
+            (self.end.is_some(), "--end"),
+            (
+                self.messages_per_handshake.is_some(),
+                "--messages-per-handshake",
+            ),
+        ];
+        match given.iter().find(|(is_given, _)| *is_given) {
+            Some((_, option)) => Err(format!(
+                "{option} is about handshakes of TLS, and a packet of IPsec has none: leave it out"
+            )),
+            None => Ok(()),
+        }
+    }
+
     fn offer(&self) -> Result<Offer, String> {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let peer = self.peer_offers.as_deref().map(tls::peer_offers);
@@ -122,15 +140,16 @@ impl ChooseOptions {
 
     fn this_end(&self) -> End {
         match self.end {
-            Ends::Listener => End::Accepts,
-            Ends::Client => End::Connects,
+            None | Some(Ends::Listener) => End::Accepts,
+            Some(Ends::Client) => End::Connects,
         }
     }
 
     fn usage(&self) -> Usage {
+        let default = Usage::default().messages_per_handshake;
         Usage {
             message_bytes: self.message_bytes,
-            messages_per_handshake: self.messages_per_handshake,
+            messages_per_handshake: self.messages_per_handshake.unwrap_or(default),
         }
     }
 
@@ -140,7 +159,7 @@ impl ChooseOptions {
         match self.family {
             Family::Tls => format!(
                 "those of a message of {bytes} bytes that is received and sent on, and of 1/{} of a full handshake",
-                self.messages_per_handshake
+                self.usage().messages_per_handshake
             ),
             Family::Ipsec => {
                 format!("those of a packet of {bytes} bytes that is sent once and received once")
@@ -184,6 +203,22 @@ mod tests {
         let options = parsed("--min-confidentiality 7 --max-cost 20us").unwrap();
         assert_eq!(options.max_cost, Some(20_000));
         assert_eq!(options.usage(), Usage::default());
+    }
+
+    #[test]
+    fn what_is_about_handshakes_is_refused_for_ipsec() {
+        for option in [
+            "--end client",
+            "--end listener",
+            "--messages-per-handshake 100",
+        ] {
+            let line = format!("--for ipsec {option}");
+            let error = parsed(&line).unwrap().run().unwrap_err();
+            let name = option.split(' ').next().unwrap();
+            assert!(error.starts_with(&format!("{name} is about")), "{error}");
+            assert!(error.ends_with("leave it out"), "{error}");
+            assert!(parsed(option).unwrap().run().is_ok(), "{option}");
+        }
     }
 
     #[test]

@@ -14,10 +14,10 @@ pub(crate) struct CryptoOptions {
     /// Bytes of payload [default: 64,300,700,1400]
     #[arg(long, value_name = "BYTES", value_delimiter = ',')]
     sizes: Vec<u64>,
-    /// What has these algorithms: aes-128-gcm, aes-128-cbc+hmac-sha1-96, 3des-cbc+none; everything if left out
+    /// Packets with these algorithms: aes-128-gcm, aes-128-cbc+hmac-sha1-96, 3des-cbc+none; all if left out
     #[arg(long, value_name = "ALGORITHMS", value_delimiter = ',')]
     only: Vec<String>,
-    /// Whose code: rustcrypto, aws-lc, and openssl in a build that has it; all if left out
+    /// Whose code protects packets: rustcrypto, aws-lc, and openssl in a build that has it; all if left out
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     provider: Vec<String>,
     /// What is priced: packets, handshake, handshake-keys, tls-record, digest, smime
@@ -115,6 +115,8 @@ impl CryptoOptions {
         let (mut jobs, mut missed) = (Vec::new(), Vec::new());
         if has_packets {
             (jobs, missed) = crypto::jobs(&choice)?;
+        } else {
+            self.refuse_of_packets(&families)?;
         }
         if !families.is_empty() {
             let (more, missed_there) = sip::jobs(choice.sizes_bytes(), &families)?;
@@ -123,6 +125,33 @@ impl CryptoOptions {
         }
         Ok((jobs, missed))
     }
+
+    /// Refuses what is said of packets where only these other families are priced.
+    fn refuse_of_packets(&self, families: &[&str]) -> Result<(), Error> {
+        let given = [
+            (!self.only.is_empty(), "--only"),
+            (!self.provider.is_empty(), "--provider"),
+            (self.check_openssl, "--check-openssl"),
+            (self.all, "--all"),
+        ];
+        if let Some((_, option)) = given.iter().find(|(is_given, _)| *is_given) {
+            return Err(Error::new(
+                format!("{option} is about packets, and --part names other parts"),
+                "leave it out, or add packets to --part",
+            ));
+        }
+        let is_sized = |name: &&str| sip::SIZED_FAMILIES.contains(name);
+        if !self.sizes.is_empty() && !families.iter().any(is_sized) {
+            return Err(Error::new(
+                "--sizes is about parts that have sizes, and --part names others",
+                format!(
+                    "leave it out, or add one of these to --part: packets, {}",
+                    sip::SIZED_FAMILIES.join(", ")
+                ),
+            ));
+        }
+        Ok(())
+    }
 }
 
 impl ReportOptions {
@@ -130,6 +159,15 @@ impl ReportOptions {
     pub(super) fn run(&self) -> Result<String, Error> {
         let (page, name) = match &self.records[..] {
             [one] if record::format_of(one)? == tunnel::FORMAT => {
+                if self.json.is_some() {
+                    return Err(Error::new(
+                        format!(
+                            "{} is a record of tunnels, which has no medians to keep",
+                            one.display()
+                        ),
+                        "leave --json out",
+                    ));
+                }
                 (tunnel::render(&tunnel::read(one)?)?, "tunnel.html")
             }
             _ => (page::render(&self.medians()?)?, "crypto.html"),
