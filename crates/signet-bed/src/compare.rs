@@ -323,6 +323,7 @@ mod tests {
                     labels: [].into(),
                     setting: Setting::default(),
                     loads: Vec::new(),
+                    below: Vec::new(),
                 },
                 system: "signet".to_owned(),
                 load: Load::Rate {

@@ -17,6 +17,16 @@ impl Error {
             remedy: remedy.into(),
         }
     }
+
+    /// What is wrong.
+    pub fn what(&self) -> &str {
+        &self.what
+    }
+
+    /// What to do about it.
+    pub fn remedy(&self) -> &str {
+        &self.remedy
+    }
 }
 
 impl fmt::Display for Error {

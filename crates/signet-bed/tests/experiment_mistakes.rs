@@ -131,6 +131,13 @@ fn misspelt_keys_and_values() {
     );
     told(
         "systems = [\"signet\"]",
+        "systems = [\"signet\", \"signet\"]",
+        line_of("systems"),
+        "named twice",
+        "once",
+    );
+    told(
+        "systems = [\"signet\"]",
         "systems = [\"kamalio\"]",
         line_of("systems"),
         "unknown system `kamalio`",

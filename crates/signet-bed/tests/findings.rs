@@ -5,7 +5,7 @@ use std::path::Path;
 
 use signet_bed::experiment::{Answer, Checked, Experiment, Finding, Form, Load, Outside, Verdict};
 use signet_bed::profile::Source;
-use signet_bed::record::{Bound, CaseResult, Record, Repeat, figure};
+use signet_bed::record::{Bound, CaseResult, Record, Repeat, Tried, figure};
 
 const HEAD: &str = r#"version = 1
 name = "small"
@@ -704,6 +704,32 @@ fn two_rates_let_a_peak_be_expected_where_wake_ups_make_few_calls_dear() {
     near(drawn_out.error, 500.0 / 17_500.0);
     assert!(row.error > 0.9, "the cost at 100/s is mostly of wake-ups");
     near(checked[0].drawn_out_error_mean.unwrap(), 500.0 / 17_500.0);
+}
+
+#[test]
+fn shares_of_a_peak_let_it_be_expected() {
+    let tried = |rate: f64, cores: f64| Tried {
+        per_s: rate,
+        figures: [
+            (figure::RATE_PER_S.to_owned(), rate),
+            (figure::SERVER_CORES.to_owned(), cores),
+        ]
+        .into(),
+        ..Tried::default()
+    };
+    let with = |below: Vec<Tried>| {
+        let mut peak = peak("chain.tcp", 10_000.0, 0.95, 0.5);
+        peak.repeats[0].below = below;
+        checked(vec![cpu("chain.tcp", &[250.0]), peak]).remove(0)
+    };
+    // A tenth of a core for being woken up, and 80 us for each call: 11,250 a second.
+    let found = with(vec![tried(5_000.0, 0.5), tried(7_500.0, 0.7)]);
+    let drawn_out = found.rows[0].drawn_out.unwrap();
+    near(drawn_out.expected_per_s, 11_250.0);
+    near(found.drawn_out_error_mean.unwrap(), 0.125);
+    // A server that was full says nothing of what a call costs.
+    let full = with(vec![tried(5_000.0, 0.5), tried(7_500.0, 0.95)]);
+    assert_eq!(full.rows[0].drawn_out, None);
 }
 
 /// Findings come from a record's copy of the file, so answers need the shipped files to

@@ -323,6 +323,30 @@ mod tests {
     }
 
     #[test]
+    fn all_that_is_wanted_is_found_in_the_order_in_which_it_was_parked() {
+        let key = Key {
+            slot: 1,
+            generation: 2,
+        };
+        for next_generation in [0, GENERATION_MASK] {
+            let mut wheel = Wheel::new(0);
+            let mut parks = Parks {
+                next_generation,
+                ..Parks::default()
+            };
+            let mut park = |parks: &mut Parks, nth| {
+                parks.park(Parked::Resolve(key, nth, None), 100, &mut wheel)
+            };
+            let first = park(&mut parks, 0);
+            let second = park(&mut parks, 1);
+            parks.take(first, &mut Wheel::new(0));
+            // It has the slot of the first.
+            let third = park(&mut parks, 2);
+            assert_eq!(parks.find_all(|_| true), [second, third]);
+        }
+    }
+
+    #[test]
     fn what_was_taken_is_gone() {
         let mut wheel = Wheel::new(0);
         let mut parks = Parks::default();

@@ -16,6 +16,9 @@ pub struct Case {
     pub setting: Setting,
     /// What is measured, one after the other.
     pub loads: Vec<Load>,
+    /// Shares of its peak that it is held at once that is found (`[cross_check]`).
+    #[serde(default)]
+    pub below: Vec<f64>,
 }
 
 /// How servers and load are set.

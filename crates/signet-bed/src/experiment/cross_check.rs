@@ -5,8 +5,8 @@ use serde::Serialize;
 use super::case::Load;
 use super::file::Experiment;
 use super::finding::CrossCheck;
-use super::found::{CORES_MAX, FULL, counted, found, has_full_load};
-use crate::record::{Bound, CaseResult, Record, Repeat, figure};
+use super::found::{CORES_MAX, FULL, counted, found, has_full_load, median};
+use crate::record::{Bound, CaseResult, Record, Repeat, Tried, figure};
 
 /// What a system's peaks are held against.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -147,30 +147,29 @@ fn row(
     common: &CaseResult,
     of_case: &[&CaseResult],
 ) -> Option<CheckedRow> {
-    let median = |result: &CaseResult, name: &str| {
+    let of = |result: &CaseResult, name: &str| {
         found(experiment, result, name)
             .known()
             .map(|interval| interval.median)
     };
-    let cost_us = median(common, figure::SERVER_CPU_US)?;
-    let found_per_s = median(peak, figure::RATE_PER_S)?;
-    let cores_found = median(peak, figure::SERVER_CORES)?;
+    let cost_us = of(common, figure::SERVER_CPU_US)?;
+    let found_per_s = of(peak, figure::RATE_PER_S)?;
+    let cores_found = of(peak, figure::SERVER_CORES)?;
     if cost_us <= 0.0 || found_per_s <= 0.0 {
         return None;
     }
     let cores = CORES_MAX;
-    let mut points: Vec<(f64, f64)> = of_case
+    let points: Vec<(f64, f64)> = of_case
         .iter()
         .filter(|result| matches!(result.load, Load::Rate { .. }))
         .filter_map(|result| {
             // Where more is asked for than is done, the cores are full and say nothing.
-            median(result, figure::SERVER_CPU_US)?;
-            let per_s = median(result, figure::RATE_PER_S)?;
-            Some((per_s, median(result, figure::SERVER_CORES)?))
+            of(result, figure::SERVER_CPU_US)?;
+            let per_s = of(result, figure::RATE_PER_S)?;
+            Some((per_s, of(result, figure::SERVER_CORES)?))
         })
-        .filter(|(_, taken)| *taken < FULL * cores)
         .collect();
-    points.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let below = below(peak, cores);
     let error = |expected_per_s: f64| (expected_per_s - found_per_s).abs() / found_per_s;
     let expected_per_s = cores * 1e6 / cost_us;
     Some(CheckedRow {
@@ -185,10 +184,12 @@ fn row(
         found_per_s,
         cores_found,
         error: error(expected_per_s),
-        drawn_out: drawn_out(&points, cores).map(|drawn_out| DrawnOut {
-            error: error(drawn_out.expected_per_s),
-            ..drawn_out
-        }),
+        drawn_out: below
+            .or_else(|| drawn_out(points, cores))
+            .map(|drawn_out| DrawnOut {
+                error: error(drawn_out.expected_per_s),
+                ..drawn_out
+            }),
         outside: outside(peak),
     })
 }
@@ -209,10 +210,37 @@ fn outside(peak: &CaseResult) -> Option<Outside> {
     counted(peak, figure::RATE_PER_S).find_map(of)
 }
 
+/// What the shares of a peak let expect that were held once it was found: the middle of its
+/// repeats, each by its own, since the machine's speed moves less within one than between two.
+fn below(peak: &CaseResult, cores: f64) -> Option<DrawnOut> {
+    let point = |tried: &Tried| {
+        let of = |name: &str| tried.figures.get(name).copied();
+        Some((of(figure::RATE_PER_S)?, of(figure::SERVER_CORES)?))
+    };
+    let of_repeat =
+        |repeat: &Repeat| drawn_out(repeat.below.iter().filter_map(point).collect(), cores);
+    let all: Vec<DrawnOut> = counted(peak, figure::RATE_PER_S)
+        .filter_map(of_repeat)
+        .collect();
+    let middle = |of: fn(&DrawnOut) -> f64| {
+        let mut values: Vec<f64> = all.iter().map(of).collect();
+        values.sort_by(f64::total_cmp);
+        median(&values)
+    };
+    (!all.is_empty()).then(|| DrawnOut {
+        low_per_s: middle(|one| one.low_per_s),
+        high_per_s: middle(|one| one.high_per_s),
+        expected_per_s: middle(|one| one.expected_per_s),
+        error: 0.0,
+    })
+}
+
 /// The line through the two highest rates at which the server was not full, at the cores that
 /// it may have.
-fn drawn_out(points: &[(f64, f64)], cores: f64) -> Option<DrawnOut> {
-    let [.., low, high] = points else {
+fn drawn_out(mut points: Vec<(f64, f64)>, cores: f64) -> Option<DrawnOut> {
+    points.retain(|(_, taken)| *taken < FULL * cores);
+    points.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let [.., low, high] = &points[..] else {
         return None;
     };
     let slope = (high.1 - low.1) / (high.0 - low.0);

@@ -26,6 +26,7 @@ impl Experiment {
                 id: self.id(&labels),
                 setting: self.setting(&labels),
                 loads: self.loads_of(form, &labels),
+                below: self.below(&labels),
                 labels,
             })
             .collect()
@@ -85,6 +86,13 @@ impl Experiment {
             }
         }
         setting
+    }
+
+    /// Shares of its peak that a case is held at too.
+    fn below(&self, labels: &BTreeMap<String, String>) -> Vec<f64> {
+        let check = self.cross_check.as_ref();
+        let check = check.filter(|check| check.pick.fits(labels));
+        check.map(|check| check.below.clone()).unwrap_or_default()
     }
 
     fn loads_of(&self, form: Form, labels: &BTreeMap<String, String>) -> Vec<Load> {

@@ -125,6 +125,10 @@ pub struct CrossCheck {
     /// The cases; all that have both where nothing is said.
     #[serde(default, rename = "where")]
     pub pick: Pick,
+    /// Two shares of a peak, each held after the peak is found: the line through what they take
+    /// lets it be expected.
+    #[serde(default)]
+    pub below: Vec<f64>,
     /// The mean error aimed at, as a share.
     pub error_max: f64,
     /// The paper's mean error.

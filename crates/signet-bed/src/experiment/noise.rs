@@ -82,6 +82,7 @@ mod tests {
                 labels: [].into(),
                 setting: Setting::default(),
                 loads: Vec::new(),
+                below: Vec::new(),
             },
             system: "signet".to_owned(),
             load,

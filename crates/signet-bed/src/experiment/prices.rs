@@ -18,6 +18,8 @@ pub const SHIPPED_PRICES: [(&str, &str); 1] = [(
 const VERSION: u32 = 1;
 /// Sizes, algorithms, tunnels and findings.
 const LIST_MAX: usize = 1_000;
+/// Calls a second through a tunnel.
+const CALLS_PER_S_MAX: u32 = 10_000;
 
 /// An experiment: what is priced, how long, and what its paper found.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -147,7 +149,8 @@ struct Head {
 
 impl PricesExperiment {
     /// The experiment of this name that the program brings, or else in this file, and its text;
-    /// `None` where it is not of this kind.
+    /// `None` where it is not of this kind. Whether there are algorithms, providers and tunnels of
+    /// its names is for whoever has them.
     ///
     /// # Errors
     /// Where its file cannot be used: each fault with its line and remedy.
@@ -226,9 +229,24 @@ impl PricesExperiment {
                 }
             }
         }
-        if self.findings.len() > LIST_MAX {
-            let what = format!("{} of them", self.findings.len());
-            fault("finding".to_owned(), what, "keep to 1000");
+        let tunnels = self.tunnels.as_ref();
+        for (key, len) in [
+            ("finding", self.findings.len()),
+            ("packets.sizes_bytes", self.packets.sizes_bytes.len()),
+            ("packets.only", self.packets.only.len()),
+            ("packets.providers", self.packets.providers.len()),
+            ("tunnels.only", tunnels.map_or(0, |it| it.only.len())),
+        ] {
+            if len > LIST_MAX {
+                let remedy = format!("keep to {LIST_MAX}");
+                fault(key.to_owned(), format!("{len} of them"), &remedy);
+            }
+        }
+        let calls_per_s = tunnels.map_or(1, |it| it.calls_per_s);
+        if calls_per_s == 0 || calls_per_s > CALLS_PER_S_MAX {
+            let what = format!("{calls_per_s} is out of bounds");
+            let remedy = format!("write a number from 1 to {CALLS_PER_S_MAX}");
+            fault("tunnels.calls_per_s".to_owned(), what, &remedy);
         }
         for (nth, finding) in self.findings.iter().enumerate() {
             self.check(nth, finding, &mut fault);
@@ -243,10 +261,17 @@ impl PricesExperiment {
         fault: &mut impl FnMut(String, String, &str),
     ) {
         let at = format!("finding.{nth}");
-        let is_apart = finding.yes_at.is_finite()
-            && finding.no_at.is_finite()
-            && (finding.yes_at - finding.no_at).abs() > f64::EPSILON;
-        if !is_apart {
+        for (key, value) in [
+            ("yes_at", Some(finding.yes_at)),
+            ("no_at", Some(finding.no_at)),
+            ("published", finding.published),
+        ] {
+            if let Some(value) = value.filter(|value| !value.is_finite()) {
+                let what = format!("{value} is out of bounds");
+                fault(format!("{at}.{key}"), what, "write a number, such as 1.1");
+            }
+        }
+        if (finding.yes_at - finding.no_at).abs() <= f64::EPSILON {
             fault(
                 format!("{at}.yes_at"),
                 "yes and no begin at the same value".to_owned(),
@@ -326,5 +351,67 @@ mod tests {
         assert!(error.contains("output"), "{error}");
         let error = wrong("version = 1", "version = 2");
         assert!(error.contains("write version = 1"), "{error}");
+    }
+
+    #[test]
+    fn a_number_that_cannot_be_is_told_with_its_line() {
+        for (from, to, what, remedy) in [
+            (
+                "calls_per_s = 100",
+                "calls_per_s = 0",
+                "0 is out of bounds",
+                "write a number from 1 to 10000",
+            ),
+            (
+                "calls_per_s = 100",
+                "calls_per_s = 10001",
+                "10001 is out of bounds",
+                "write a number from 1 to 10000",
+            ),
+            (
+                "yes_at = 1.1",
+                "yes_at = nan",
+                "NaN is out of bounds",
+                "write a number, such as 1.1",
+            ),
+            (
+                "no_at = 1.0",
+                "no_at = inf",
+                "inf is out of bounds",
+                "write a number, such as 1.1",
+            ),
+            (
+                "published = 2.69",
+                "published = nan",
+                "NaN is out of bounds",
+                "write a number, such as 1.1",
+            ),
+            (
+                "no_at = 1.0",
+                "no_at = 1.1",
+                "yes and no begin at the same value",
+                "write yes_at above no_at",
+            ),
+        ] {
+            let text = text();
+            let line = 1 + text.lines().position(|line| line == from).unwrap();
+            let error = told(&text.replacen(from, to, 1));
+            // Two values that are one are told at the first of them.
+            let line = line - usize::from(what.starts_with("yes"));
+            assert!(error.contains(&format!("mine.toml:{line}:")), "{error}");
+            assert!(error.contains(what), "{what}: {error}");
+            assert!(error.contains(remedy), "{remedy}: {error}");
+        }
+    }
+
+    #[test]
+    fn too_long_a_list_is_refused() {
+        let many = vec!["\"openvpn\""; 1_001].join(", ");
+        let from = "only = [\"ipsec\", \"strongswan\", \"stunnel\", \"openvpn\"]";
+        let text = text();
+        assert!(text.contains(from));
+        let error = told(&text.replacen(from, &format!("only = [{many}]"), 1));
+        assert!(error.contains("1001 of them"), "{error}");
+        assert!(error.contains("keep to 1000"), "{error}");
     }
 }

@@ -24,6 +24,7 @@ fn case(labels: BTreeMap<String, String>) -> Case {
         labels,
         setting: Setting::default(),
         loads: Vec::new(),
+        below: Vec::new(),
     }
 }
 

@@ -115,7 +115,9 @@ pub struct Repeat {
     /// at least this rate; [`Repeat::doubts`] says so too.
     pub bound: Option<Bound>,
     /// Of a peak: the lowest rate above it that was tried.
-    pub not_held: Option<NotHeld>,
+    pub not_held: Option<Tried>,
+    /// Of a peak: rates below it, held after it was found, from which it may be expected.
+    pub below: Vec<Tried>,
     /// The share of the time in which the cores of `server` and `load` were busy with whatever
     /// was on them, by the kernel's account of each core.
     pub core_busy: BTreeMap<String, f64>,
@@ -154,10 +156,10 @@ pub enum Bound {
     Neither,
 }
 
-/// A rate above a peak, which was not held.
+/// A rate above a peak, which was not held, or one below it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct NotHeld {
+pub struct Tried {
     /// What was asked for, a second.
     pub per_s: f64,
     /// What came of it, by the names of [`figure`]; nothing where the measuring failed.
@@ -261,7 +263,9 @@ mod tests {
         let text = r#"{"at_unix_s": 7, "profile": {"server/kernel": 4.5}}"#;
         let older: Repeat = serde_json::from_str(text).unwrap();
         assert_eq!((older.profile_source, older.bound), (None, None));
-        assert!(older.profile_doubts.is_empty() && older.not_held.is_none());
+        assert!(
+            older.profile_doubts.is_empty() && older.not_held.is_none() && older.below.is_empty()
+        );
         assert_eq!(older.profile.get("server/kernel"), Some(&4.5));
     }
 
@@ -271,7 +275,7 @@ mod tests {
             profile_source: Some(Source::Accounting),
             profile_doubts: vec!["perf is not installed".to_owned()],
             bound: Some(Bound::Load),
-            not_held: Some(NotHeld {
+            not_held: Some(Tried {
                 per_s: 110.0,
                 figures: [(figure::SERVER_CORES.to_owned(), 0.6)].into(),
                 core_busy: [("load".to_owned(), 0.99)].into(),

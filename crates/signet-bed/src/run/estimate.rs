@@ -41,8 +41,15 @@ pub(super) fn visit_s(
     match load {
         Load::Rate { .. } if is_taken_apart => around_s + measured_s + LONGER_S as f64,
         Load::Rate { .. } => around_s + measured_s,
-        Load::Peak { .. } if round > 0 => HELD_AGAIN * (around_s + measured_s),
-        Load::Peak { .. } => RAMPS * (around_s + RAMP_S as f64) + HELD * (around_s + measured_s),
+        Load::Peak { .. } => {
+            let below = case.below.len() as f64;
+            let held_s = around_s + measured_s;
+            if round > 0 {
+                (HELD_AGAIN + below) * held_s
+            } else {
+                RAMPS * (around_s + RAMP_S as f64) + (HELD + below) * held_s
+            }
+        }
     }
 }
 

@@ -319,6 +319,7 @@ mod tests {
             labels: std::collections::BTreeMap::new(),
             setting: Setting::default(),
             loads: vec![load.clone()],
+            below: Vec::new(),
         };
         let mut begun = fresh();
         begun.results.push(CaseResult {

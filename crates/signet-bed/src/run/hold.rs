@@ -141,9 +141,14 @@ pub(super) fn drive(
     Ok((told?, looks, profiling))
 }
 
-/// A rate as the command line takes it.
+/// A rate as the command line takes it: in hundredths, and below a tenth in two digits that count.
 pub(super) fn plain(rate_per_s: f64) -> String {
-    let text = format!("{rate_per_s:.2}");
+    let decimals = if rate_per_s > 0.0 && rate_per_s < 0.1 {
+        (1.0 - rate_per_s.log10().floor()) as usize
+    } else {
+        2
+    };
+    let text = format!("{rate_per_s:.decimals$}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
@@ -389,8 +394,18 @@ mod tests {
 
     #[test]
     fn rates_are_written_plainly() {
-        for (rate, expected) in [(2_000.0, "2000"), (0.25, "0.25"), (33.333, "33.33")] {
+        for (rate, expected) in [
+            (2_000.0, "2000"),
+            (0.25, "0.25"),
+            (33.333, "33.33"),
+            (0.012_34, "0.012"),
+            (0.004, "0.004"),
+            (0.000_123, "0.00012"),
+            (0.0, "0"),
+        ] {
             assert_eq!(plain(rate), expected);
+            let read = measure::pace::parse_rate_per_s(&format!("{expected}/s")).unwrap();
+            assert!((read - rate).abs() <= 0.05 * rate, "{expected}");
         }
     }
 }

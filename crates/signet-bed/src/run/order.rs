@@ -133,6 +133,7 @@ mod tests {
             labels: BTreeMap::new(),
             setting: Setting::default(),
             loads: vec![peak, rate(100.0), rate(200.0)],
+            below: Vec::new(),
         }
     }
 

@@ -16,7 +16,7 @@ use super::load::When;
 use super::say;
 use super::scene::Bed;
 use crate::experiment::Setting;
-use crate::record::{Bound, NotHeld, Repeat, figure};
+use crate::record::{Bound, Repeat, Tried, figure};
 use crate::system::Driver;
 
 /// Seconds of a ramp.
@@ -39,7 +39,7 @@ const BUSY: f64 = 0.9;
 
 /// What is looked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Wanted {
+pub(super) struct Wanted<'a> {
     /// The share of failures that is allowed.
     pub(super) failures_max: f64,
     /// Where it may be.
@@ -48,6 +48,8 @@ pub(super) struct Wanted {
     pub(super) known_per_s: Option<f64>,
     pub(super) stretch: Stretch,
     pub(super) seed: u64,
+    /// Shares of it that are held after it is found.
+    pub(super) below: &'a [f64],
 }
 
 /// The peak of a server with a setting.
@@ -55,7 +57,7 @@ pub(super) fn peak(
     bed: &Bed,
     driver: &dyn Driver,
     setting: &Setting,
-    wanted: Wanted,
+    wanted: Wanted<'_>,
 ) -> Result<Repeat, String> {
     let mut edge = match wanted.known_per_s {
         Some(known_per_s) => Edge::new(elsewhere(known_per_s, wanted.seed), STEP_KNOWN),
@@ -84,11 +86,7 @@ pub(super) fn peak(
         if is_held {
             held = Some(tried);
         } else {
-            above = Some(NotHeld {
-                per_s,
-                figures: tried.figures,
-                core_busy: tried.core_busy,
-            });
+            above = Some(of_rate(per_s, tried));
         }
     }
     let Some(mut repeat) = held else {
@@ -101,7 +99,33 @@ pub(super) fn peak(
         ));
     };
     judge(&mut repeat, above, driver.is_started());
+    let (found_per_s, _) = edge.found();
+    for per_s in below(found_per_s, wanted.below) {
+        let rate = Rate {
+            per_s,
+            stretch: wanted.stretch,
+            seed: wanted.seed,
+            apart: None,
+        };
+        let tried = hold(bed, driver, setting, rate)?;
+        repeat.below.push(of_rate(per_s, tried));
+    }
     Ok(repeat)
+}
+
+/// What came of a rate.
+fn of_rate(per_s: f64, repeat: Repeat) -> Tried {
+    Tried {
+        per_s,
+        figures: repeat.figures,
+        core_busy: repeat.core_busy,
+    }
+}
+
+/// Shares of a peak, in whole calls.
+fn below(found_per_s: Option<f64>, shares: &[f64]) -> Vec<f64> {
+    let of_share = |share: &f64| Some((found_per_s? * share).round().max(1.0));
+    shares.iter().filter_map(of_share).collect()
 }
 
 /// A rate near one that is known.
@@ -121,7 +145,7 @@ fn is_held(repeat: &Repeat, per_s: f64, failures_max: f64) -> bool {
 
 /// Says of a peak what bounds it. `is_database_beside` where the database, if there is one, has
 /// the load's core.
-fn judge(repeat: &mut Repeat, above: Option<NotHeld>, is_database_beside: bool) {
+fn judge(repeat: &mut Repeat, above: Option<Tried>, is_database_beside: bool) {
     let at = Taken::of(&repeat.figures, &repeat.core_busy, is_database_beside);
     let at_above = above.as_ref().map(|above| {
         let taken = Taken::of(&above.figures, &above.core_busy, is_database_beside);
@@ -199,7 +223,12 @@ impl Taken {
 }
 
 /// About where the peak is.
-fn about(bed: &Bed, driver: &dyn Driver, setting: &Setting, wanted: Wanted) -> Result<f64, String> {
+fn about(
+    bed: &Bed,
+    driver: &dyn Driver,
+    setting: &Setting,
+    wanted: Wanted<'_>,
+) -> Result<f64, String> {
     let mut ramp = Ramp::new(RampConfig {
         guess_per_s: wanted.guess_per_s,
         failures_max: wanted.failures_max,
@@ -255,6 +284,13 @@ mod tests {
     }
 
     #[test]
+    fn shares_of_a_peak_are_rates_in_whole_calls() {
+        assert_eq!(below(Some(1_001.0), &[0.5, 0.75]), [501.0, 751.0]);
+        assert_eq!(below(Some(1.0), &[0.3]), [1.0]);
+        assert!(below(Some(1_000.0), &[]).is_empty());
+    }
+
+    #[test]
     fn a_later_round_begins_near_what_is_known_and_not_at_it() {
         let begun: Vec<f64> = (0..20).map(|seed| elsewhere(1_000.0, seed)).collect();
         for per_s in &begun {
@@ -278,10 +314,10 @@ mod tests {
             figures: at,
             ..Repeat::default()
         };
-        let above = above.map(|figures| NotHeld {
+        let above = above.map(|figures| Tried {
             per_s: 110.0,
             figures,
-            ..NotHeld::default()
+            ..Tried::default()
         });
         judge(&mut repeat, above, true);
         repeat

@@ -250,6 +250,7 @@ impl<'a> Session<'a> {
                     known_per_s: self.found(step),
                     stretch,
                     seed,
+                    below: &case.below,
                 };
                 peak(&self.bed, driver, &case.setting, wanted)
             }
@@ -429,7 +430,10 @@ fn in_a_line(repeat: &Repeat) -> String {
     let of = |name: &str| repeat.figures.get(name).copied();
     let mut parts = Vec::new();
     let mut add = |name: &str, show: &dyn Fn(f64) -> String| parts.extend(of(name).map(show));
-    add(figure::RATE_PER_S, &|rate| format!("{rate:.0}/s"));
+    add(figure::RATE_PER_S, &|rate| match rate < 10.0 {
+        true => format!("{}/s", super::hold::plain(rate)),
+        false => format!("{rate:.0}/s"),
+    });
     add(figure::SERVER_CPU_US, &|us| format!("{us:.1} us each"));
     add(figure::SERVER_CORES, &|cores| {
         format!("{:.0} % of a core", cores * 100.0)
@@ -490,5 +494,42 @@ impl TemporaryFolder {
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_rate_is_told_as_more_than_none() {
+        let told = |rate_per_s: f64| {
+            in_a_line(&Repeat {
+                figures: [(figure::RATE_PER_S.to_owned(), rate_per_s)].into(),
+                ..Repeat::default()
+            })
+        };
+        assert_eq!(told(0.004), "0.004/s");
+        assert_eq!(told(2.5), "2.5/s");
+        assert_eq!(told(1_234.4), "1234/s");
+    }
+
+    #[test]
+    fn only_a_folder_that_a_run_made_is_made_anew() {
+        let out = std::env::temp_dir().join(format!("signet-bed-work-{}", std::process::id()));
+        let theirs = out.join("work").join("thesis.txt");
+        std::fs::create_dir_all(out.join("work")).unwrap();
+        std::fs::write(&theirs, "years").unwrap();
+        let error = work_folder(&out).unwrap_err().to_string();
+        assert!(error.contains("no run made it"), "{error}");
+        assert_eq!(std::fs::read_to_string(&theirs).unwrap(), "years");
+
+        std::fs::remove_dir_all(out.join("work")).unwrap();
+        let folder = work_folder(&out).unwrap();
+        std::fs::write(folder.join("server.log"), "of the last run").unwrap();
+        let again = work_folder(&out).unwrap();
+        assert_eq!(again, folder);
+        assert!(!folder.join("server.log").exists());
+        std::fs::remove_dir_all(&out).unwrap();
     }
 }

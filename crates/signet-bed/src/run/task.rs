@@ -85,12 +85,11 @@ impl Task {
             ));
         }
         let plan = experiment.plan(choice.form);
-        let systems = if choice.systems.is_empty() {
+        let mut systems = if choice.systems.is_empty() {
             experiment.systems.clone()
         } else {
             choice.systems.clone()
         };
-        let mut systems = systems;
         let mut seen = std::collections::BTreeSet::new();
         systems.retain(|system| seen.insert(system.clone()));
         let mut not_for = Vec::new();

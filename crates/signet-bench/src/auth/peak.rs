@@ -50,13 +50,28 @@ impl Bench<'_> {
         if self.is_quick() { 6 } else { 12 }
     }
 
-    /// The peak of what is on the stage, which is guessed to be near `guess_per_s`.
+    /// The peak of what is on the stage, which is guessed to be near `guess_per_s`. A search
+    /// that finds none is made once more: what calls fail in a moment may be the machine's.
     pub(super) fn peak(
         &self,
         scene: &Scene<'_>,
         guess_per_s: f64,
         callers: Callers<'_>,
     ) -> Result<Peak, String> {
+        let found = self.search(scene, guess_per_s, callers)?;
+        let found = match found {
+            Some(found) => Some(found),
+            None => self.search(scene, guess_per_s, callers)?,
+        };
+        found.ok_or_else(|| "not even the lowest rate is held".to_owned())
+    }
+
+    fn search(
+        &self,
+        scene: &Scene<'_>,
+        guess_per_s: f64,
+        callers: Callers<'_>,
+    ) -> Result<Option<Peak>, String> {
         let mut ramp = Ramp::new(RampConfig {
             guess_per_s,
             failures_max: FAILURES_MAX,
@@ -74,7 +89,7 @@ impl Bench<'_> {
                 last = Some(self.peak_at(found, &told, &looks));
             }
         }
-        last.ok_or_else(|| "not even the lowest rate is held".to_owned())
+        Ok(last)
     }
 
     /// What a ramp told, and what was seen of those on the stage.

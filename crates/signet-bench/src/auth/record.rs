@@ -305,19 +305,34 @@ impl Record {
     /// The middle of a figure of all repeats of a peak.
     pub(super) fn median(
         &self,
-        (case, store, users): (&str, &str, usize),
+        of: (&str, &str, usize),
         how: How,
         figure: fn(&Peak) -> f64,
     ) -> Option<f64> {
-        let of_case = |row: &&PeakRow| {
+        let values = self.of_peaks(of, how, figure);
+        Summary::of(values.collect()).map(|summary| summary.median)
+    }
+
+    /// The lowest rate of all repeats of a peak: what the server holds in the machine's slower
+    /// minutes too.
+    pub(super) fn lowest_per_s(&self, of: (&str, &str, usize), how: How) -> Option<f64> {
+        self.of_peaks(of, how, |peak| peak.rate_per_s)
+            .min_by(f64::total_cmp)
+    }
+
+    fn of_peaks(
+        &self,
+        (case, store, users): (&str, &str, usize),
+        how: How,
+        figure: fn(&Peak) -> f64,
+    ) -> impl Iterator<Item = f64> {
+        let of_case = move |row: &&PeakRow| {
             row.case == case && row.store == store && row.users == users && row.how == how
         };
-        let values = self
-            .peaks
+        self.peaks
             .iter()
             .filter(of_case)
-            .map(|row| figure(&row.peak));
-        Summary::of(values.collect()).map(|summary| summary.median)
+            .map(move |row| figure(&row.peak))
     }
 
     /// Holds a value against its limit.

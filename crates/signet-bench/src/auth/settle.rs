@@ -20,16 +20,23 @@ const QUIET_PER_S: f64 = 100.0;
 const NEAR: f64 = 0.10;
 /// And how soon.
 const SETTLED_S: f64 = 10.0;
+/// How often all changes are made, and the peak is found where it is not known: neighbours slow
+/// the machine for seconds, and what they do is not told from what the tuner does in one run.
+const RUNS: usize = 3;
 
 pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), String> {
     let database = bench.database(Kind::MariaDb, USERS)?;
     let of_tuner = ("tuner", Kind::MariaDb.name(), USERS);
-    let rate = |bench: &Bench<'_>, case| bench.record.median(case, How::Tuned, |p| p.rate_per_s);
-    let peak = match rate(bench, of_tuner) {
+    let runs = bench.sized(RUNS, 1);
+    let peak = match bench.record.lowest_per_s(of_tuner, How::Tuned) {
         Some(peak) => peak,
         None => {
-            measure_peak(bench, &database, ("steps", How::Tuned), 0)?;
-            rate(bench, ("steps", Kind::MariaDb.name(), USERS)).ok_or("the tuner has no peak")?
+            for repeat in 0..runs {
+                measure_peak(bench, &database, ("steps", How::Tuned), repeat)?;
+            }
+            let of_steps = ("steps", Kind::MariaDb.name(), USERS);
+            let lowest = bench.record.lowest_per_s(of_steps, How::Tuned);
+            lowest.ok_or("the tuner has no peak")?
         }
     };
     let rate = peak * SHARE;
@@ -37,14 +44,14 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), String> {
         warm_s: bench.sized(8, 2),
         phase_s: bench.sized(18, 5),
     };
-    let mut rows = round_trips(bench, &database, rate, times)?;
-    rows.extend(loads(bench, &database, rate, times)?);
-
-    // What has not settled is slower than all.
-    let settled = rows
-        .iter()
-        .map(|row| row.settled_s.map_or(f64::INFINITY, |s| s as f64));
-    let slowest = settled.max_by(f64::total_cmp);
+    let mut all = Vec::new();
+    for _ in 0..runs {
+        let mut rows = round_trips(bench, &database, rate, times)?;
+        rows.extend(loads(bench, &database, rate, times)?);
+        all.push(rows);
+    }
+    let slowest = middles_s(&all).into_iter().max_by(f64::total_cmp);
+    let rows = all.concat();
     for row in &rows {
         let settled = row
             .settled_s
@@ -56,12 +63,27 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), String> {
     }
     bench.record.bar(
         "steps",
-        "seconds from a change to within 10% of the delay without one",
+        "seconds from a change to within 10% of the delay without one, the middle of the runs",
         slowest,
         (Relation::AtMost, SETTLED_S),
     );
     bench.record.steps = rows;
     Ok(())
+}
+
+/// After how many seconds each change was settled: the middle of the runs. What has not settled
+/// is slower than all.
+fn middles_s(runs: &[Vec<StepRow>]) -> Vec<f64> {
+    let changes = runs.iter().map(Vec::len).min().unwrap_or(0);
+    let middle = |nth: usize| {
+        let of_runs = runs.iter().filter_map(|rows| rows.get(nth));
+        let mut settled: Vec<f64> = of_runs
+            .map(|row| row.settled_s.map_or(f64::INFINITY, |s| s as f64))
+            .collect();
+        settled.sort_by(f64::total_cmp);
+        settled.get(settled.len() / 2).copied()
+    };
+    (0..changes).filter_map(middle).collect()
 }
 
 /// How long a server is warmed up, and a phase lasts.
@@ -274,6 +296,26 @@ mod tests {
         ];
         let phase: Vec<&Second> = phase.iter().collect();
         assert_eq!(settled_s(&phase, 30_000), None);
+    }
+
+    #[test]
+    fn a_change_has_the_middle_of_its_runs() {
+        let row = |settled_s| StepRow {
+            what: "a change".to_owned(),
+            at_s: 0,
+            steady_ms: 30.0,
+            settled_s,
+            p50_ms: Vec::new(),
+            succeeded: Vec::new(),
+            failed: 0,
+        };
+        let runs = [
+            vec![row(Some(2)), row(None)],
+            vec![row(None), row(Some(1))],
+            vec![row(Some(1)), row(None)],
+        ];
+        assert_eq!(middles_s(&runs), [2.0, f64::INFINITY]);
+        assert!(middles_s(&[]).is_empty());
     }
 
     #[test]

@@ -216,6 +216,16 @@ impl Check<'_> {
             let remedy = "write a share above 0 and below 1: 0.1 for 10 %";
             self.fault("cross_check.error_max", "is out of bounds", remedy);
         }
+        let is_share = |share: &f64| *share > 0.0 && *share < 1.0;
+        let are_shares = match check.below[..] {
+            [] => true,
+            [low, high] => is_share(&low) && is_share(&high) && low < high,
+            _ => false,
+        };
+        if !are_shares {
+            let remedy = "write two shares below 1, the smaller first: [0.5, 0.75]";
+            self.fault("cross_check.below", "is not two shares of a peak", remedy);
+        }
         if check.rate_per_s.0.is_empty() {
             let remedy = "name one, or several in a list: a case's is the first that it has";
             self.fault("cross_check.rate_per_s", "names no rate", remedy);
