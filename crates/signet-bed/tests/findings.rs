@@ -727,9 +727,13 @@ fn shares_of_a_peak_let_it_be_expected() {
     let drawn_out = found.rows[0].drawn_out.unwrap();
     near(drawn_out.expected_per_s, 11_250.0);
     near(found.drawn_out_error_mean.unwrap(), 0.125);
-    // A server that was full says nothing of what a call costs.
-    let full = with(vec![tried(5_000.0, 0.5), tried(7_500.0, 0.95)]);
-    assert_eq!(full.rows[0].drawn_out, None);
+    // One that was not held says nothing of what a call costs.
+    let mut not_held = tried(7_500.0, 0.97);
+    not_held
+        .figures
+        .insert(figure::RATE_PER_S.to_owned(), 6_000.0);
+    let found = with(vec![tried(5_000.0, 0.5), not_held]);
+    assert_eq!(found.rows[0].drawn_out, None);
 }
 
 /// Findings come from a record's copy of the file, so answers need the shipped files to

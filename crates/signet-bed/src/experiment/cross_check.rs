@@ -72,6 +72,10 @@ pub struct DrawnOut {
     pub error: f64,
 }
 
+/// A share of a peak is held where so much of it ended well: the last second misses what is
+/// under way.
+const HELD_MIN: f64 = 0.97;
+
 impl CrossCheck {
     /// Holds peaks against costs, for each system of the record.
     ///
@@ -169,7 +173,12 @@ fn row(
             Some((per_s, of(result, figure::SERVER_CORES)?))
         })
         .collect();
-    let below = below(peak, cores);
+    // Shares that were measured and not held leave the far rates no better than they are.
+    let has_shares = peak.repeats.iter().any(|repeat| !repeat.below.is_empty());
+    let expected = match has_shares {
+        true => below(peak, cores),
+        false => rates(points, cores),
+    };
     let error = |expected_per_s: f64| (expected_per_s - found_per_s).abs() / found_per_s;
     let expected_per_s = cores * 1e6 / cost_us;
     Some(CheckedRow {
@@ -184,12 +193,10 @@ fn row(
         found_per_s,
         cores_found,
         error: error(expected_per_s),
-        drawn_out: below
-            .or_else(|| drawn_out(points, cores))
-            .map(|drawn_out| DrawnOut {
-                error: error(drawn_out.expected_per_s),
-                ..drawn_out
-            }),
+        drawn_out: expected.map(|drawn_out| DrawnOut {
+            error: error(drawn_out.expected_per_s),
+            ..drawn_out
+        }),
         outside: outside(peak),
     })
 }
@@ -213,9 +220,11 @@ fn outside(peak: &CaseResult) -> Option<Outside> {
 /// What the shares of a peak let expect that were held once it was found: the middle of its
 /// repeats, each by its own, since the machine's speed moves less within one than between two.
 fn below(peak: &CaseResult, cores: f64) -> Option<DrawnOut> {
+    // One that is held lets cores be told, however full they are.
     let point = |tried: &Tried| {
         let of = |name: &str| tried.figures.get(name).copied();
-        Some((of(figure::RATE_PER_S)?, of(figure::SERVER_CORES)?))
+        let per_s = of(figure::RATE_PER_S).filter(|per_s| *per_s >= HELD_MIN * tried.per_s)?;
+        Some((per_s, of(figure::SERVER_CORES)?))
     };
     let of_repeat =
         |repeat: &Repeat| drawn_out(repeat.below.iter().filter_map(point).collect(), cores);
@@ -235,10 +244,14 @@ fn below(peak: &CaseResult, cores: f64) -> Option<DrawnOut> {
     })
 }
 
-/// The line through the two highest rates at which the server was not full, at the cores that
-/// it may have.
-fn drawn_out(mut points: Vec<(f64, f64)>, cores: f64) -> Option<DrawnOut> {
+/// What the two highest rates at which the server was not full let expect.
+fn rates(mut points: Vec<(f64, f64)>, cores: f64) -> Option<DrawnOut> {
     points.retain(|(_, taken)| *taken < FULL * cores);
+    drawn_out(points, cores)
+}
+
+/// The line through the two highest of these rates, at the cores that the server may have.
+fn drawn_out(mut points: Vec<(f64, f64)>, cores: f64) -> Option<DrawnOut> {
     points.sort_by(|one, other| one.0.total_cmp(&other.0));
     let [.., low, high] = &points[..] else {
         return None;
