@@ -107,8 +107,14 @@ pub(super) fn peak(
             seed: wanted.seed,
             apart: None,
         };
-        let tried = hold(bed, driver, setting, rate)?;
-        repeat.below.push(of_rate(per_s, tried));
+        match hold(bed, driver, setting, rate) {
+            Ok(tried) => repeat.below.push(of_rate(per_s, tried)),
+            // What goes wrong after the peak was found takes nothing from it.
+            Err(why) if !bed.stop.is_asked() => {
+                say(&format!("at {} a second: {why}", plain(per_s)));
+            }
+            Err(why) => return Err(why),
+        }
     }
     Ok(repeat)
 }
