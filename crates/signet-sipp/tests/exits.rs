@@ -7,7 +7,7 @@ mod support;
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use support::{Folder, await_port, free_port};
+use support::{Folder, await_port, free_port, free_ports};
 
 /// A scenario that nobody answers.
 const ALONE: &str = "<?xml version=\"1.0\"?><scenario name=\"alone\"><send><![CDATA[
@@ -111,10 +111,13 @@ fn a_check_only_reads_and_tells_what_has_no_meaning() {
 #[test]
 fn what_comes_to_the_media_port_goes_back() {
     let folder = Folder::new();
-    let (port, media) = (free_port(), free_port());
+    // Media takes a port and the second after it, and both are opened after the one for SIP.
+    let (port, media) = (free_port(), free_ports(3));
     let line = format!("-sn uas -i 127.0.0.1 -p {port} -mp {media} -rtp_echo");
     let mut called = folder.ours("called", &line);
-    await_port(port, &mut called);
+    for port in [port, media, media + 2] {
+        await_port(port, &mut called);
+    }
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(support::DEADLINE)).unwrap();
     for port in [media, media + 2] {

@@ -147,7 +147,12 @@ impl Drop for Folder {
 
 /// A port that nobody has.
 pub(crate) fn free_port() -> u16 {
-    sip_net::testing::free_ports(1)
+    free_ports(1)
+}
+
+/// The first of so many ports in a row that nobody has.
+pub(crate) fn free_ports(count: u16) -> u16 {
+    sip_net::testing::free_ports(count)
 }
 
 /// Whether somebody has the port.
