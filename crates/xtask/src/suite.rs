@@ -29,20 +29,21 @@ const POLL: Duration = Duration::from_millis(20);
 const TOLD: usize = 10;
 
 /// What takes about twenty seconds and more, the longest first: what begins last is waited for.
-const LONG: [&str; 13] = [
+const LONG: [&str; 14] = [
     "signet::torture",
+    "signet::operating",
+    "signet::calls",
+    "signet::tls",
     "signet::load_workers",
     "signet::nat",
+    "signet::load",
     "signet::kill",
     "signet::package",
     "sip-net::sockets",
     "signet::users_elsewhere",
     "signet-bench::demo",
     "signet-load::openssl",
-    "signet::sipp",
     "signet-sipp::beside_sipp",
-    "signet::tls_resumption_client",
-    "signet::serving",
 ];
 
 /// What must not run beside others.

@@ -172,11 +172,11 @@ pub(crate) const BLOCKS: &[Block] = &[
         &[
             (
                 "target/release/signet load call --self --rate 5000 --duration 10s",
-                Skip("tests/load_call.rs makes calls at a rate that any machine holds"),
+                Skip("tests/load/call.rs makes calls at a rate that any machine holds"),
             ),
             (
                 "target/release/signet load sipp -sn uac 127.0.0.1:5060 -m 10",
-                Skip("tests/load_sipp.rs runs it against a called side"),
+                Skip("tests/load/sipp.rs runs it against a called side"),
             ),
         ],
     ),

@@ -1,0 +1,126 @@
+//! SIPp's own caller and called side through a real server, as they come.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::support::{Running, Server, TestDir, free_port, have};
+
+/// 20,000 calls at 2,000 a second, no failure.
+const CALLS: u64 = 20_000;
+const RATE: u64 = 2_000;
+
+#[test]
+fn calls_over_udp() {
+    calls("udp", "u1");
+}
+
+#[test]
+fn calls_over_tcp() {
+    calls("tcp", "t1");
+}
+
+fn calls(transport: &str, flag: &str) {
+    if !have("sipp") {
+        return;
+    }
+    let _alone = alone();
+    let folder = TestDir::new(&format!("sipp-{transport}"));
+    let called = free_port();
+    let forward = format!("sip:127.0.0.1:{called};transport={transport}");
+    let server = Server::start(
+        folder.path(),
+        &["--no-auth", "--workers", "1", "--forward", &forward],
+    );
+    let port = called.to_string();
+    let _called = Running::start(
+        "sipp",
+        &[
+            "-sn",
+            "uas",
+            "-i",
+            "127.0.0.1",
+            "-p",
+            &port,
+            "-t",
+            flag,
+            "-nostdin",
+        ],
+        &folder.path().join("uas.log"),
+    );
+    std::thread::sleep(Duration::from_millis(500));
+    let stat = folder.path().join("uac.csv");
+    let counted = call(&stat, flag, server.udp, folder.path());
+    assert_eq!(
+        counted.successful, CALLS,
+        "successful calls over {transport}"
+    );
+    assert_eq!(counted.failed, 0, "failed calls over {transport}");
+}
+
+struct Counted {
+    successful: u64,
+    failed: u64,
+}
+
+fn call(stat: &Path, flag: &str, to: SocketAddr, folder: &Path) -> Counted {
+    let (calls, rate) = (CALLS.to_string(), RATE.to_string());
+    let (stat_text, to_text, port) = (
+        stat.display().to_string(),
+        to.to_string(),
+        free_port().to_string(),
+    );
+    let mut caller = Running::start(
+        "sipp",
+        &[
+            "-sn",
+            "uac",
+            "-i",
+            "127.0.0.1",
+            "-p",
+            &port,
+            "-t",
+            flag,
+            "-r",
+            &rate,
+            "-m",
+            &calls,
+            "-l",
+            "15000",
+            "-nostdin",
+            "-trace_stat",
+            "-fd",
+            "1",
+            "-timeout",
+            "120",
+            "-stf",
+            &stat_text,
+            &to_text,
+        ],
+        &folder.join("uac.log"),
+    );
+    let ended = caller.wait(Duration::from_secs(150));
+    assert!(ended.is_some(), "the caller did not end");
+    let text = fs::read_to_string(stat).unwrap();
+    let head: Vec<&str> = text.lines().next().unwrap().split(';').collect();
+    let last: Vec<&str> = text.lines().last().unwrap().split(';').collect();
+    let column = |name: &str| -> u64 {
+        last[head.iter().position(|h| *h == name).unwrap()]
+            .parse()
+            .unwrap()
+    };
+    Counted {
+        successful: column("SuccessfulCall(C)"),
+        failed: column("FailedCall(C)"),
+    }
+}
+
+/// One load at a time: two on a small machine would measure each other.
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ALONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,354 @@
+//! Configurations that are broken: each is told with the place, the cause and the remedy.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::command::{Serving, fail, run, succeed, text};
+use crate::support::openssl::write_pair;
+use crate::support::{TestDir, have};
+use sip_tls::testing::TestCa;
+
+/// What stands in front of each.
+const GOOD: &str = "version = 1\ndata = \"data\"\ndomains = [\"example.com\"]\n";
+
+/// What is wrong, what is written, and the words that tell place, cause and remedy.
+type Broken = (&'static str, &'static str, &'static [&'static str]);
+
+const BROKEN: [Broken; 19] = [
+    (
+        "a misspelt key",
+        "[registrar]\nexpires_mni_s = 60\n",
+        &[
+            ":5:1: unknown key `expires_mni_s`",
+            "did you mean `expires_min_s`?",
+        ],
+    ),
+    (
+        "a misspelt section",
+        "[registar]\nexpires_min_s = 60\n",
+        &[":4:2: unknown key `registar`", "did you mean `registrar`?"],
+    ),
+    (
+        "a listener twice",
+        "[[listen]]\non = \"udp:127.0.0.1:5060\"\n[[listen]]\non = \"udp:127.0.0.1:5060\"\n",
+        &[
+            ":7:6: ",
+            "is taken by a listener above",
+            "write another port",
+        ],
+    ),
+    (
+        "an algorithm",
+        "[authentication]\nalgorithms = [\"SHA-257\"]\n",
+        &[":5:", "SHA-257", "SHA-256"],
+    ),
+    (
+        "a group that is not there",
+        "[[route]]\nprefix = \"+\"\ngroup = \"g\"\n",
+        &[
+            ":6:9: there is no group `g`",
+            "add a [[gateway_group]] with that name",
+        ],
+    ),
+    (
+        "a text for a number",
+        "[registrar]\ncontacts_max = \"8\"\n",
+        &[
+            ":5:16: the text \"8\" stands where a whole number belongs",
+            "without quotes",
+        ],
+    ),
+    (
+        "a text for yes or no",
+        "[log]\ntrace_sip = \"yes\"\n",
+        &[
+            ":5:13: the text \"yes\" stands where a yes or no belongs",
+            "write true or false",
+        ],
+    ),
+    (
+        "a text for a list",
+        "[dns]\nservers = \"192.0.2.53\"\n",
+        &[
+            ":5:11: the text \"192.0.2.53\" stands where a list belongs",
+            "in brackets",
+        ],
+    ),
+    (
+        "a server without a port",
+        "[dns]\nservers = [\"192.0.2.53\"]\n",
+        &[
+            ":5:12: this is no address with a port",
+            "write ADDRESS:PORT",
+        ],
+    ),
+    (
+        "a port alone",
+        "[metrics]\nlisten = \"9090\"\n",
+        &[
+            ":5:10: this is no address with a port",
+            "\"127.0.0.1:9090\"",
+        ],
+    ),
+    (
+        "a number out of range",
+        "[registrar]\ncontacts_max = 0\n",
+        &[":5:16: 0 is out of range", "write a number from 1 to 1000"],
+    ),
+    (
+        "a maximum below the default",
+        "[registrar]\nexpires_max_s = 1800\n",
+        &[
+            ":5:17: 1800 is below expires_default_s, which is 3600",
+            "write a number from 3600 on",
+        ],
+    ),
+    (
+        "a minimum above the default",
+        "[registrar]\nexpires_min_s = 900\nexpires_default_s = 600\n",
+        &[
+            ":6:21: 600 is not from expires_min_s to expires_max_s",
+            "write a number from 900 to 86400",
+        ],
+    ),
+    (
+        "certificate and key swapped",
+        "[[listen]]\non = \"tls:127.0.0.1:0\"\nsecurity = { certificate = \"good.key\", key = \"good.pem\" }\n",
+        &[":6:", "good.key holds the key and", "the other way round"],
+    ),
+    (
+        "a certificate that is missing",
+        "[[listen]]\non = \"tls:127.0.0.1:0\"\nsecurity = { certificate = \"none.pem\", key = \"good.key\" }\n",
+        &[
+            ":6:28: cannot read",
+            "none.pem",
+            "look whether the path is right",
+        ],
+    ),
+    (
+        "a key that is missing",
+        "[[listen]]\non = \"tls:127.0.0.1:0\"\nsecurity = { certificate = \"good.pem\", key = \"none.key\" }\n",
+        &[
+            ":6:46: cannot read",
+            "none.key",
+            "look whether the path is right",
+        ],
+    ),
+    (
+        "a folder for a certificate",
+        "[[listen]]\non = \"tls:127.0.0.1:0\"\nsecurity = { certificate = \"folder\", key = \"good.key\" }\n",
+        &[":6:28: cannot read", "folder", "name the file in it"],
+    ),
+    (
+        "the key of another certificate",
+        "[[listen]]\non = \"tls:127.0.0.1:0\"\nsecurity = { certificate = \"good.pem\", key = \"other.key\" }\n",
+        &[
+            ":6:28: ",
+            "the key does not belong to the first certificate",
+            "its key",
+        ],
+    ),
+    (
+        "a certificate that has expired",
+        "[[listen]]\non = \"tls:127.0.0.1:0\"\nsecurity = { certificate = \"old.pem\", key = \"old.key\" }\n",
+        &[
+            ":6:28: ",
+            "it expired on 2002-01-01",
+            "name one whose time is now",
+        ],
+    ),
+];
+
+/// Writes a configuration and the files that it may name.
+fn write(folder: &Path, text: &str) -> std::path::PathBuf {
+    let ca = TestCa::new();
+    write_pair(folder, "good", &ca.issue(&["example.com"]));
+    write_pair(folder, "other", &ca.issue(&["other.example"]));
+    write_pair(
+        folder,
+        "old",
+        &ca.issue_between(&["example.com"], 2001, 2002),
+    );
+    fs::create_dir_all(folder.join("folder")).unwrap();
+    let file = folder.join("signet.toml");
+    fs::write(&file, text).unwrap();
+    file
+}
+
+/// What `signet check` says of a configuration that it refuses.
+fn told(folder: &Path, more: &str) -> String {
+    let file = write(folder, &format!("{GOOD}{more}"));
+    fail(&["check", text(&file)], "")
+}
+
+#[test]
+fn each_mistake_is_told_with_place_cause_and_remedy() {
+    let folder = TestDir::new("broken");
+    for (what, more, expected) in BROKEN {
+        let error = told(folder.path(), more);
+        for words in expected {
+            assert!(
+                error.contains(words),
+                "{what}: {words:?} is not in:\n{error}"
+            );
+        }
+        assert!(error.contains("signet.toml"), "{what}: the file: {error}");
+        for jargon in ["KeyMismatch", "i64", "u16", "CertVersion", "--data"] {
+            assert!(!error.contains(jargon), "{what}: {error}");
+        }
+    }
+}
+
+#[test]
+fn all_mistakes_of_a_file_are_told_at_once() {
+    let folder = TestDir::new("broken-all");
+    let error = told(
+        folder.path(),
+        "[registrar]\ncontacts_max = \"8\"\nexpires_mni_s = 5\n[log]\nlevel = \"loud\"\n",
+    );
+    for place in [":5:16: ", ":6:1: ", ":8:9: "] {
+        assert!(error.contains(place), "{place}: {error}");
+    }
+    let error = told(
+        folder.path(),
+        "[[listen]]\non = \"tls:127.0.0.1:0\"\nsecurity = { certificate = \"none.pem\", key = \"good.key\" }\n\
+         [[route]]\nprefix = \"+\"\ngroup = \"g\"\n",
+    );
+    for cause in ["none.pem", "there is no group `g`"] {
+        assert!(error.contains(cause), "{cause}: {error}");
+    }
+}
+
+#[test]
+fn what_is_no_configuration_at_all_is_told() {
+    let folder = TestDir::new("broken-file");
+    let error = fail(&["check", text(folder.path())], "");
+    assert!(
+        error.contains("it is a folder") && error.contains("name the file in it"),
+        "{error}"
+    );
+    let binary = folder.path().join("binary");
+    fs::write(&binary, [0x7f, b'E', b'L', b'F', 0xff, 0xfe]).unwrap();
+    let error = fail(&["check", text(&binary)], "");
+    assert!(
+        error.contains("it is no text") && error.contains("TOML"),
+        "{error}"
+    );
+    let error = fail(&["check", text(&folder.path().join("none.toml"))], "");
+    assert!(error.contains("there is no such file"), "{error}");
+    let file = write(folder.path(), "domains = []\n");
+    let error = fail(&["check", text(&file)], "");
+    assert!(
+        error.contains("begin the file with `version = 1`"),
+        "{error}"
+    );
+    let file = write(folder.path(), "version = 7\n");
+    let error = fail(&["check", text(&file)], "");
+    assert!(
+        error.contains(":1:11: this version") && error.contains("write `version = 1`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_certificate_for_another_domain_is_warned_of() {
+    let folder = TestDir::new("broken-domain");
+    let listen = |pair: &str| {
+        format!(
+            "{GOOD}[[listen]]\non = \"tls:127.0.0.1:0\"\nsecurity = {{ certificate = \"{pair}.pem\", key = \"{pair}.key\" }}\n"
+        )
+    };
+    let file = write(folder.path(), &listen("other"));
+    let told = succeed(&["check", text(&file)], "");
+    assert!(
+        told.contains("warning: listen.0.security: its certificates are for other.example, and none for example.com"),
+        "{told}"
+    );
+    let file = write(folder.path(), &listen("good"));
+    assert!(!succeed(&["check", text(&file)], "").contains("its certificates are for"));
+}
+
+#[test]
+fn a_certificate_of_version_1_is_told_of_in_words() {
+    if !have("openssl") {
+        return;
+    }
+    let folder = TestDir::new("broken-v1");
+    let at = |name: &str| folder.path().join(name);
+    let openssl = |arguments: &[&str]| {
+        let output = Command::new("openssl").args(arguments).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{error}");
+    };
+    let (key, request, first) = (at("v1.key"), at("v1.csr"), at("v1.pem"));
+    openssl(&[
+        "req",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-subj",
+        "/CN=example.com",
+        "-keyout",
+        text(&key),
+        "-out",
+        text(&request),
+    ]);
+    openssl(&[
+        "x509",
+        "-req",
+        "-in",
+        text(&request),
+        "-signkey",
+        text(&key),
+        "-days",
+        "30",
+        "-out",
+        text(&first),
+    ]);
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    let error = told(
+        folder.path(),
+        "[[listen]]\non = \"tls:127.0.0.1:0\"\nsecurity = { certificate = \"v1.pem\", key = \"v1.key\" }\n",
+    );
+    assert!(
+        error.contains("X.509 version 1") && error.contains("issue one"),
+        "{error}"
+    );
+    assert!(!error.contains("UnsupportedCertVersion"), "{error}");
+}
+
+#[test]
+fn what_is_wrong_at_a_start_names_what_may_be_changed() {
+    let folder = TestDir::new("broken-start");
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let more = format!("[[listen]]\non = \"udp:127.0.0.1:{port}\"\n");
+    let file = write(folder.path(), &format!("{GOOD}{more}"));
+    let error = fail(&["serve", "--config", text(&file)], "");
+    assert!(error.contains("another program has that port"), "{error}");
+    assert!(
+        error.contains("on = \"udp:127.0.0.1:") && !error.contains("--listen"),
+        "{error}"
+    );
+    let file = write(folder.path(), "version = 1\ndata = \"signet.toml/data\"\n");
+    let error = fail(&["serve", "--config", text(&file)], "");
+    assert!(error.contains("signet.toml/data"), "{error}");
+
+    let file = write(
+        folder.path(),
+        &format!("{GOOD}[[listen]]\non = \"udp:127.0.0.1:0\"\n"),
+    );
+    let data = folder.path().join("data");
+    let server = Serving::start(folder.path(), &data, &["--config", text(&file)]);
+    server.wait_for_log("there are no users in");
+    server.wait_for_log(&format!("signet user add NAME --config {}", text(&file)));
+    let second = fail(&["serve", "--config", text(&file)], "");
+    assert!(second.contains("a server runs already"), "{second}");
+    drop(server);
+    let nobody = run(&["bindings", "nobody", "--data", text(&data)], "");
+    let said = String::from_utf8_lossy(&nobody.stdout);
+    assert!(said.contains("nobody has no contacts"), "{said}");
+}
