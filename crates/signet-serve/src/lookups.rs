@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use invariant::broken;
 use sip_auth::Subject;
 use sip_lookup::{
-    BadRow, Batch, BatchAnswer, BatchFailure, BatchId, Cache, Health, LookupFigures, Outcome,
+    BadRow, Batch, BatchAnswer, BatchFailure, BatchId, Cache, Health, LookupFigures, Mode, Outcome,
     Pipeline, PipelineConfig, Question, Replica, Row, Rows,
 };
+use sip_net::Gather;
 use sip_userdb::{Changed, Options, UserDb};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{AbortHandle, LocalSet};
@@ -30,6 +31,10 @@ const EMPTIED_EVERY: Duration = Duration::from_secs(1);
 const COMPLAINT_EVERY: Duration = Duration::from_secs(10);
 /// Questions taken from the workers before the stores get their turn.
 const TAKEN_MAX: usize = 1_024;
+
+/// Questions and answers in each interval, on average, from which on it pays to let them
+/// gather: one look-up in two intervals, whose answer may then come with the next question.
+pub(crate) const WORTH_GATHERING: u32 = 1;
 
 /// How often the figures are copied for whoever asks for them.
 const FIGURES_EVERY_US: u64 = 100_000;
@@ -84,10 +89,12 @@ pub(crate) struct Shown {
 }
 
 impl Lookups {
-    /// Starts the thread. `deliver` gets answers, many at a time, and drains them.
+    /// Starts the thread. Questions and answers may `gather` for so long, as messages do in
+    /// the workers. `deliver` gets answers, many at a time, and drains them.
     pub(crate) fn start(
         stores: Vec<Options>,
         config: PipelineConfig,
+        gather: Duration,
         cache: Option<Arc<Cache>>,
         hash_key: [u8; 16],
         deliver: impl FnMut(&mut Vec<(Tag, Outcome)>) + Send + 'static,
@@ -117,11 +124,16 @@ impl Lookups {
         for options in &stores {
             UserDb::new(options.clone()).map_err(|error| store_error(&error))?;
         }
+        // A process that waits takes each question when it comes.
+        let gather = match config.mode {
+            Mode::Blocking { .. } => Duration::ZERO,
+            Mode::Tuned | Mode::Fixed { .. } => gather,
+        };
         let thread = spawn("lookups", move || {
             let local = LocalSet::new();
             let now_us = own.now_us();
             let pipeline = Pipeline::new(now_us, hash_key, config, own.cache.clone());
-            local.block_on(&runtime, run(own, stores, pipeline, asked, deliver));
+            local.block_on(&runtime, run(own, stores, pipeline, gather, asked, deliver));
         })?;
         Ok((Self { sender, shown }, thread))
     }
@@ -236,6 +248,7 @@ async fn run(
     own: Shown,
     stores: Vec<Options>,
     mut pipeline: Pipeline<Tag>,
+    interval: Duration,
     mut asked: mpsc::Receiver<ToAsk>,
     mut deliver: impl FnMut(&mut Vec<(Tag, Outcome)>),
 ) {
@@ -260,18 +273,24 @@ async fn run(
     let mut taken = Vec::with_capacity(TAKEN_MAX);
     let mut is_open = true;
     let mut figures_due_us = 0;
+    let mut gather = Gather::new(Instant::now(), WORTH_GATHERING);
+    let mut came: u64 = 0;
     // When the last worker is gone, nobody waits for what is under way.
     while is_open {
-        let deadline = pipeline.next_deadline_us().map(|due_us| {
-            let left_us = due_us.saturating_sub(own.now_us());
-            tokio::time::sleep(Duration::from_micros(left_us))
-        });
+        let due_us = pipeline.next_deadline_us();
+        let left =
+            || due_us.map(|due_us| Duration::from_micros(due_us.saturating_sub(own.now_us())));
+        let pause = gather.pause(interval, Instant::now());
+        rest(left().map_or(pause, |left| left.min(pause)), &said).await;
+        let deadline = left().map(tokio::time::sleep);
         tokio::select! {
             count = asked.recv_many(&mut taken, TAKEN_MAX) => is_open = count > 0,
             () = said.any.notified() => {}
             () = async { match deadline { Some(sleep) => sleep.await, None => std::future::pending().await } } => {}
         }
         let now_us = own.now_us();
+        came += (taken.len() + said.answers.borrow().len()) as u64;
+        gather.looked(interval, Instant::now(), came);
         for ToAsk {
             tag,
             question,
@@ -313,6 +332,19 @@ async fn run(
             figures_due_us = now_us + FIGURES_EVERY_US;
             own.note(&pipeline, &stores);
         }
+    }
+}
+
+/// Leaves questions and answers alone for a while, so that one wake-up serves many. What was
+/// asked before goes out first, and what has come meanwhile is read afterwards.
+async fn rest(pause: Duration, said: &Said) {
+    if pause.is_zero() {
+        return;
+    }
+    tokio::task::yield_now().await;
+    if said.answers.borrow().is_empty() {
+        std::thread::sleep(pause);
+        tokio::task::yield_now().await;
     }
 }
 
@@ -466,6 +498,24 @@ mod tests {
         ];
         let found = names(urls.into_iter()).ok();
         assert_eq!(found.as_deref(), Some(&expected.map(str::to_owned)[..]));
+    }
+
+    #[test]
+    fn what_was_asked_goes_out_first_and_answers_that_are_there_wait_for_nothing() {
+        let said = Rc::new(Said::default());
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        LocalSet::new().block_on(&runtime, async {
+            let answers = said.clone();
+            tokio::task::spawn_local(async move {
+                let answer = Err(BatchFailure::TimedOut);
+                answers.answers.borrow_mut().push((BatchId(7), answer));
+            });
+            // A test that waited for others to gather would not end.
+            rest(Duration::from_secs(3_600), &said).await;
+        });
+        assert_eq!(said.answers.take().len(), 1);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use ledger::{Component, enter, within};
 use sip_auth::{Ha1, Reply, Subject};
@@ -16,7 +17,7 @@ use sip_engine::numbers::NumberRules;
 use sip_engine::{BindingChange, Directory, Location, ParkId, Settings};
 use sip_lookup::{Asked, Cache, Outcome, Question, Unavailable, Why};
 use sip_msg::Flow;
-use sip_net::{Waker, clock};
+use sip_net::{Gather, Waker, clock};
 use sip_store::{
     BindingStore, Database, Lookup, Save, ServiceConfig, ServiceCounters, ServiceFigures, queue,
     serve_lookups, serve_saves,
@@ -27,7 +28,7 @@ use sip_worker::{AtOnce, StoreAnswer};
 use crate::config::{DigestAlgorithm, Users};
 use crate::data_dir::DataDir;
 use crate::domains::StoreDomains;
-use crate::lookups::{Lookups, Shown, ToAsk};
+use crate::lookups::{Lookups, Shown, ToAsk, WORTH_GATHERING};
 use crate::people::{self, Hosts};
 use crate::{Error, random_bytes, userdb};
 
@@ -86,11 +87,12 @@ struct Inbox {
 
 impl Store {
     /// Opens the database and starts the threads. `offered` are the algorithms that users are
-    /// challenged with.
+    /// challenged with; look-ups may `gather` for so long.
     pub(crate) fn start(
         data: &DataDir,
         users: &Users,
         offered: &[DigestAlgorithm],
+        gather: Duration,
     ) -> Result<Self, Error> {
         let database = Database::open(&data.database())?;
         let mut bindings = database.bindings()?;
@@ -105,12 +107,12 @@ impl Store {
         let capabilities = userdb::capabilities(&stores)?;
         let mut foreign_domains = StoreDomains::default();
         let (lookups, reader) = match &capabilities {
-            None => look_up_here(&database, counters.clone(), post())?,
+            None => look_up_here(&database, counters.clone(), gather, post())?,
             Some(can) => {
                 if users.domains_from_store {
                     foreign_domains = StoreDomains::read(stores.clone())?;
                 }
-                look_up_elsewhere(users, stores, can, post())?
+                look_up_elsewhere(users, stores, can, gather, post())?
             }
         };
         let mut post = post();
@@ -368,12 +370,15 @@ impl sip_worker::Store for StoreClient {
 fn look_up_here(
     database: &Database,
     counters: Arc<ServiceCounters>,
+    interval: Duration,
     mut post: Post,
 ) -> Result<(Credentials, JoinHandle<()>), Error> {
     let mut credentials = database.credentials()?;
     let (lookups, asked) = queue::<Lookup<Tag>>(QUEUE_MAX);
     let thread = spawn("store-read", move || {
         let config = ServiceConfig::default();
+        let mut gather = Gather::new(Instant::now(), WORTH_GATHERING);
+        let mut came: u64 = 0;
         serve_lookups(
             &mut credentials,
             &asked,
@@ -381,9 +386,13 @@ fn look_up_here(
             &counters,
             clock::now_ms,
             |answers| {
+                // A question and an answer each.
+                came += 2 * answers.len() as u64;
                 post.deliver(answers.drain(..).map(|(tag, answer)| {
                     (tag, StoreAnswer::Credential(tag.park, outcome_of(answer)))
                 }));
+                gather.looked(interval, Instant::now(), came);
+                std::thread::sleep(gather.pause(interval, Instant::now()));
             },
         );
     })?;
@@ -395,19 +404,21 @@ fn look_up_elsewhere(
     users: &Users,
     stores: Vec<sip_userdb::Options>,
     capabilities: &Capabilities,
+    gather: Duration,
     mut post: Post,
 ) -> Result<(Credentials, JoinHandle<()>), Error> {
     let cache = userdb::cache_config(users, capabilities)
         .map(|config| Ok::<_, Error>(Arc::new(Cache::new(hash_key()?, config))))
         .transpose()?;
     let pipeline = userdb::pipeline_config(users, stores.len(), capabilities)?;
-    let (lookups, thread) = Lookups::start(stores, pipeline, cache, hash_key()?, move |answers| {
+    let deliver = move |answers: &mut Vec<(Tag, Outcome)>| {
         post.deliver(
             answers
                 .drain(..)
                 .map(|(tag, outcome)| (tag, StoreAnswer::Credential(tag.park, outcome))),
         );
-    })?;
+    };
+    let (lookups, thread) = Lookups::start(stores, pipeline, gather, cache, hash_key()?, deliver)?;
     Ok((Credentials::Elsewhere(lookups), thread))
 }
 

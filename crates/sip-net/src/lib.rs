@@ -71,7 +71,7 @@ pub use event::{CloseReason, NetEvent, SendError};
 pub use meter::{
     AGE_BOUNDS_S, ConnectionFigures, OTHER_PEERS, PEERS_MAX, PeerCounters, PeerNames, SideCounters,
 };
-pub use net::Net;
+pub use net::{Gather, Net};
 pub use sys::Shed;
 pub use udp::QUOTED_BYTES_MAX;
 pub use waker::Waker;

@@ -42,13 +42,15 @@ mod turn;
 use accept::{Listener, Port};
 use backoff::Backoff;
 use beside::Beside;
-use gather::Gather;
+pub use gather::Gather;
 use open_rate::OpenRates;
 use pending_event::PendingEvent;
 use ready::{Ready, WAKER};
 use recheck::Recheck;
 use time_share::TimeShare;
 
+/// Messages in each interval, on average, from which on it pays to let them gather.
+const WORTH_MESSAGES: u32 = 2;
 /// Events taken from the kernel at a time.
 const EVENTS_MAX: usize = 1_024;
 /// The tick of the connections' deadlines.
@@ -149,7 +151,7 @@ impl Net {
                 queued_bytes: 0,
                 kept_bytes: 0,
             },
-            gather: Gather::new(now),
+            gather: Gather::new(now, WORTH_MESSAGES),
             received: RecvBatch::new(),
             sending: SendBatch::new(),
             unfinished_reads: Vec::new(),

@@ -440,8 +440,8 @@ pub struct Connections {
     /// The kernel's receive buffer of a UDP socket.
     #[serde(deserialize_with = "within::<_, _, 4_096, 1_073_741_824>")]
     pub udp_receive_buffer_bytes: usize,
-    /// How long messages may gather while there is traffic, so that one
-    /// wake-up serves them all; 0 for never.
+    /// How long messages, and look-ups of users, may gather while there is traffic, so that
+    /// one wake-up serves them all; 0 for never.
     #[serde(deserialize_with = "within::<_, _, 0, 10_000>")]
     pub gather_us: u64,
 }

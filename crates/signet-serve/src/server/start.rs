@@ -4,6 +4,7 @@ use std::io;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use sip_auth::Authenticator;
 use sip_engine::budget::Share;
@@ -186,7 +187,8 @@ fn store(config: &Config, data: &DataDir) -> Result<Store, Error> {
         .accepted()
         .map(DigestAlgorithm)
         .collect();
-    Store::start(data, &config.users, &wanted)
+    let gather = Duration::from_micros(config.connections.gather_us);
+    Store::start(data, &config.users, &wanted, gather)
 }
 
 /// What the engine goes by under a configuration: all of it, with what stands elsewhere, the

@@ -11,12 +11,11 @@ use std::time::{Duration, Instant};
 
 /// Over how many intervals the traffic is counted.
 const WINDOW_INTERVALS: u32 = 16;
-/// Messages in each interval of the window, on average, from which on it pays.
-const WORTH_MESSAGES: u32 = 2;
 
 /// Knows how much came lately, and when the sockets were last looked at.
 #[derive(Debug)]
-pub(super) struct Gather {
+pub struct Gather {
+    worth: u32,
     looked: Instant,
     window_since: Instant,
     /// Messages received when the window began.
@@ -25,8 +24,10 @@ pub(super) struct Gather {
 }
 
 impl Gather {
-    pub(super) fn new(now: Instant) -> Self {
+    /// Nothing has come. It pays from `worth` messages in an interval on.
+    pub fn new(now: Instant, worth: u32) -> Self {
         Self {
+            worth,
             looked: now,
             window_since: now,
             window_messages: 0,
@@ -36,7 +37,7 @@ impl Gather {
 
     /// How long to leave the sockets alone; zero when they are to be looked at
     /// at once.
-    pub(super) fn pause(&self, interval: Duration, now: Instant) -> Duration {
+    pub fn pause(&self, interval: Duration, now: Instant) -> Duration {
         if self.on {
             (self.looked + interval).saturating_duration_since(now)
         } else {
@@ -45,12 +46,12 @@ impl Gather {
     }
 
     /// The sockets have been looked at, after `messages` had been received in all.
-    pub(super) fn looked(&mut self, interval: Duration, now: Instant, messages: u64) {
+    pub fn looked(&mut self, interval: Duration, now: Instant, messages: u64) {
         self.looked = now;
         let window = interval * WINDOW_INTERVALS;
         let passed = now.saturating_duration_since(self.window_since);
         if passed >= window {
-            let enough = u64::from(WINDOW_INTERVALS * WORTH_MESSAGES);
+            let enough = u64::from(WINDOW_INTERVALS * self.worth);
             // A window that lasted longer, since nothing came, asks for as much more.
             let per_window = (messages - self.window_messages)
                 .saturating_mul(window.as_micros() as u64)
@@ -71,7 +72,7 @@ mod tests {
     /// Looks every `step_us` for 100 ms, with `messages` new ones each time.
     fn after(step_us: u64, messages: u64) -> Gather {
         let begun = Instant::now();
-        let mut gather = Gather::new(begun);
+        let mut gather = Gather::new(begun, 2);
         for step in 1..=100_000 / step_us {
             let now = begun + Duration::from_micros(step * step_us);
             gather.looked(INTERVAL, now, step * messages);
@@ -111,7 +112,7 @@ mod tests {
         assert_eq!(gather.pause(INTERVAL, later), Duration::ZERO);
 
         let begun = Instant::now();
-        let mut never = Gather::new(begun);
+        let mut never = Gather::new(begun, 2);
         for step in 1..1_000u64 {
             never.looked(Duration::ZERO, begun + Duration::from_micros(step), step);
         }
