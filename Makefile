@@ -42,6 +42,7 @@ LEGACY := --profile test -p ipsec -p signet-price -p sip-tls -p sip-net -p signe
 
 legacy: tools-legacy
 	$(CARGO) clippy $(LEGACY) --all-targets -- -D warnings
+	$(CARGO) test $(LEGACY) --no-run --lib --test 'legacy_*'
 	$(CARGO) test $(LEGACY) --lib -- legacy openssl
 	$(CARGO) test $(LEGACY) --test 'legacy_*'
 

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::rule::Summary;
+
 /// An aim, and whether it was reached.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -14,7 +16,8 @@ pub(crate) struct Bar {
     pub(crate) limit: f64,
     /// `at most`, `less than` or `at least`.
     pub(crate) relation: String,
-    /// `met`, `missed`, `not measured`, or `no verdict` where it was to be quick.
+    /// `met`, `missed`, `not decided` where repeats disagree on that, `not measured`, or `no
+    /// verdict` where it was to be quick.
     pub(crate) verdict: String,
     /// What speaks against the figure: failed calls, doubts of the generator.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -28,6 +31,28 @@ pub(crate) enum Relation {
     LessThan,
     AtLeast,
 }
+
+impl Relation {
+    fn word(self) -> &'static str {
+        match self {
+            Self::AtMost => "at most",
+            Self::LessThan => "less than",
+            Self::AtLeast => "at least",
+        }
+    }
+
+    /// A figure that is no number meets nothing.
+    fn holds(self, value: f64, limit: f64) -> bool {
+        match self {
+            Self::AtMost => value <= limit,
+            Self::LessThan => value < limit,
+            Self::AtLeast => value >= limit,
+        }
+    }
+}
+
+/// The share of the repeats that must be on the same side of a limit as their middle.
+const AGREEING: f64 = 0.8;
 
 /// A case that was not measured to its end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -55,16 +80,10 @@ impl Aims {
         (relation, limit): (Relation, f64),
         remarks: Vec<String>,
     ) {
-        let (word, holds): (_, fn(f64, f64) -> bool) = match relation {
-            Relation::AtMost => ("at most", |value, limit| value <= limit),
-            Relation::LessThan => ("less than", |value, limit| value < limit),
-            Relation::AtLeast => ("at least", |value, limit| value >= limit),
-        };
         let verdict = match value {
             None => "not measured",
             Some(_) if is_quick => "no verdict",
-            // A figure that is no number meets nothing.
-            Some(value) if holds(value, limit) => "met",
+            Some(value) if relation.holds(value, limit) => "met",
             Some(_) => "missed",
         };
         self.bars.push(Bar {
@@ -72,10 +91,33 @@ impl Aims {
             what: what.to_owned(),
             value: value.filter(|value| value.is_finite()),
             limit,
-            relation: word.to_owned(),
+            relation: relation.word().to_owned(),
             verdict: verdict.to_owned(),
             remarks,
         });
+    }
+
+    /// Holds the middle of several repeats against a limit. It is decided where at least
+    /// four of five are on that side.
+    pub(crate) fn bar_of_repeats(
+        &mut self,
+        is_quick: bool,
+        named: (&str, &str),
+        repeats: &[f64],
+        (relation, limit): (Relation, f64),
+    ) {
+        let middle = Summary::of(repeats.to_vec()).map(|summary| summary.median);
+        self.bar(is_quick, named, middle, (relation, limit), Vec::new());
+        let (Some(middle), Some(bar)) = (middle, self.bars.last_mut()) else {
+            return;
+        };
+        let holds = relation.holds(middle, limit);
+        let agreeing = repeats
+            .iter()
+            .filter(|repeat| relation.holds(**repeat, limit) == holds);
+        if !is_quick && (agreeing.count() as f64) < AGREEING * repeats.len() as f64 {
+            bar.verdict = "not decided".to_owned();
+        }
     }
 
     /// A case was not measured to its end.
@@ -131,6 +173,26 @@ mod tests {
         ];
         let expected = ["met", "missed", "met", "missed", "not measured"];
         assert_eq!(verdicts(false, &held), expected);
+    }
+
+    #[test]
+    fn an_aim_is_decided_where_four_of_five_repeats_agree() {
+        let mut aims = Aims::default();
+        let all: [&[f64]; 5] = [
+            &[1.1, 1.2, 0.9, 1.3, 1.1],
+            &[1.1, 1.2, 0.9, 0.8, 1.1],
+            &[0.9, 0.9, 0.9, 1.9, 0.9],
+            &[1.0],
+            &[],
+        ];
+        for repeats in all {
+            aims.bar_of_repeats(false, ("c", "w"), repeats, (Relation::AtLeast, 1.0));
+        }
+        aims.bar_of_repeats(true, ("c", "w"), all[1], (Relation::AtLeast, 1.0));
+        let verdicts: Vec<&str> = aims.bars.iter().map(|bar| bar.verdict.as_str()).collect();
+        let decided = ["met", "not decided", "missed", "met"];
+        assert_eq!(verdicts[..4], decided);
+        assert_eq!(verdicts[4..], ["not measured", "no verdict"]);
     }
 
     #[test]

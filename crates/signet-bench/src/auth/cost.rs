@@ -19,8 +19,10 @@ use crate::report::Measurement;
 use crate::rule;
 
 /// Calls a second: at the lesser each look-up leaves by itself, at the greater the tuner has
-/// something to batch. A database that a server waits for costs it the same at each.
-const RATES: [u64; 2] = [1_000, 3_000];
+/// something to batch. A database that a server waits for costs it the same at each. Much
+/// beyond the greater the core that the database shares with the load is full, and what is
+/// asked row by row fails calls.
+const RATES: [u64; 2] = [1_000, 2_000];
 /// What of Kamailio's addition Signet's may be.
 const OF_KAMAILIO: f64 = 1.0 / 3.0;
 /// What the cache may add beyond the embedded store, microseconds.

@@ -12,7 +12,6 @@ use super::scene::Cores;
 use super::server::Lookups;
 use crate::aims::{Aims, Relation};
 use crate::report::Circumstances;
-use crate::rule::Summary;
 
 /// The form of the file; it changes when a reader would have to.
 const VERSION: u32 = 1;
@@ -302,22 +301,28 @@ impl Record {
         self.peaks.push(row);
     }
 
-    /// The middle of a figure of all repeats of a peak.
-    pub(super) fn median(
-        &self,
-        of: (&str, &str, usize),
-        how: How,
-        figure: fn(&Peak) -> f64,
-    ) -> Option<f64> {
-        let values = self.of_peaks(of, how, figure);
-        Summary::of(values.collect()).map(|summary| summary.median)
-    }
-
     /// The lowest rate of all repeats of a peak: what the server holds in the machine's slower
     /// minutes too.
     pub(super) fn lowest_per_s(&self, of: (&str, &str, usize), how: How) -> Option<f64> {
         self.of_peaks(of, how, |peak| peak.rate_per_s)
             .min_by(f64::total_cmp)
+    }
+
+    /// The rate of the last peak that was found.
+    pub(super) fn last_per_s(&self) -> Option<f64> {
+        self.peaks.last().map(|row| row.peak.rate_per_s)
+    }
+
+    /// One figure over another, repeat by repeat: what the machine did meanwhile is in both.
+    pub(super) fn ratios(
+        &self,
+        of: (&str, &str, usize),
+        (how, other): (How, How),
+        figure: fn(&Peak) -> f64,
+    ) -> Vec<f64> {
+        let others = self.of_peaks(of, other, figure);
+        let pairs = self.of_peaks(of, how, figure).zip(others);
+        pairs.map(|(value, other)| value / other).collect()
     }
 
     fn of_peaks(
@@ -345,6 +350,18 @@ impl Record {
     ) {
         let quick = self.circumstances.quick;
         self.aims.bar(quick, (case, what), value, held, Vec::new());
+    }
+
+    /// The same of several repeats.
+    pub(super) fn bar_of_repeats(
+        &mut self,
+        case: &str,
+        what: &str,
+        repeats: &[f64],
+        held: (Relation, f64),
+    ) {
+        let quick = self.circumstances.quick;
+        self.aims.bar_of_repeats(quick, (case, what), repeats, held);
     }
 
     /// Prints what refusals showed of names.
@@ -383,13 +400,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_middle_of_repeats_is_of_one_case_alone() {
+    fn repeats_are_held_against_each_other_in_their_order_and_of_one_case_alone() {
         let mut record = Record::default();
-        let how = How::Blocking {
+        let one = How::Blocking {
             processes: 4,
             batch: 1,
         };
-        for (case, rate_per_s) in [("a", 1.0), ("a", 3.0), ("a", 2.0), ("b", 9.0)] {
+        let peaks = [
+            ("a", How::Tuned, 3.0),
+            ("a", one, 2.0),
+            ("b", one, 9.0),
+            ("a", How::Tuned, 4.0),
+            ("a", one, 8.0),
+        ];
+        for (case, how, rate_per_s) in peaks {
             record.peaks.push(PeakRow {
                 case: case.to_owned(),
                 store: "MariaDB".to_owned(),
@@ -403,8 +427,12 @@ mod tests {
                 },
             });
         }
-        let median = |case, how| record.median((case, "MariaDB", 1), how, |p| p.rate_per_s);
-        assert_eq!(median("a", how), Some(2.0));
-        assert_eq!(median("a", How::Tuned), None);
+        let of = |case| {
+            let case = (case, "MariaDB", 1);
+            record.ratios(case, (How::Tuned, one), |peak| peak.rate_per_s)
+        };
+        assert_eq!(of("a"), [1.5, 0.5]);
+        assert!(of("b").is_empty());
+        assert_eq!(record.last_per_s(), Some(8.0));
     }
 }
