@@ -20,7 +20,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[Scenario {
 }];
 
 /// Ways to have more than one, each tried by a user of its own.
-const WAYS: [(&str, Way); 8] = [
+const WAYS: [(&str, Attempt); 8] = [
     ("at once", at_once),
     ("by other names and tags", by_other_names),
     (
@@ -45,7 +45,7 @@ const WAYS: [(&str, Way); 8] = [
     }),
 ];
 
-type Way = fn(&World, &Caller, &str) -> Result<u64, String>;
+type Attempt = fn(&World, &Caller, &str) -> Result<u64, String>;
 type Bye = fn(&World, &Caller, &mut Dialog);
 
 fn one_at_a_time(setup: &mut Setup) {

@@ -47,13 +47,13 @@ pub enum Use {
 /// Nanoseconds by size, of one way or of both together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Price {
-    ways: Vec<Way>,
+    ways: Vec<Curve>,
 }
 
 /// What one way takes: what was measured, from the smallest size on, and a line for the sizes
 /// beyond.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Way {
+struct Curve {
     points: Vec<Point>,
     line: Line,
 }
@@ -72,7 +72,7 @@ impl Price {
         };
         let points = Vec::new();
         Self {
-            ways: vec![Way { points, line }],
+            ways: vec![Curve { points, line }],
         }
     }
 
@@ -94,7 +94,7 @@ impl Price {
     }
 }
 
-impl Way {
+impl Curve {
     fn at(&self, size_bytes: f64) -> f64 {
         let points = &self.points;
         let smaller = points.iter().rfind(|point| point.size_bytes <= size_bytes);
@@ -336,7 +336,7 @@ impl Item {
         let costs = line.a_ns_per_byte > 0.0 || line.b_ns > 0.0;
         let measured = points.iter().all(|point| point.median_ns > 0.0);
         (is_sound && costs && measured).then(|| Price {
-            ways: vec![Way { points, line }],
+            ways: vec![Curve { points, line }],
         })
     }
 }

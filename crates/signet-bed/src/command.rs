@@ -1,7 +1,7 @@
 //! What a running relay can be told.
 
+use crate::direction::Conditions;
 use crate::units::{bit_rate, duration, share};
-use crate::way::Conditions;
 
 /// What a running relay can be told.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use crate::direction::{Conditions, wire_bytes};
 use crate::settings::Transport;
-use crate::way::{Conditions, wire_bytes};
 
 /// The name in every report.
 pub const REPORT_FORMAT: &str = "signet-bed-delay";
@@ -41,7 +41,7 @@ impl Traffic {
     pub(crate) fn read(&mut self, bytes: usize, packets: u64, retransmissions: u64) {
         self.bytes += bytes as u64;
         self.packets += packets;
-        self.wire_bytes += bytes as u64 + packets * crate::way::PACKET_OVERHEAD_BYTES;
+        self.wire_bytes += bytes as u64 + packets * crate::direction::PACKET_OVERHEAD_BYTES;
         self.reads += 1;
         self.retransmissions += retransmissions;
     }

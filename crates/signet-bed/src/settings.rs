@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde::Serialize;
 
 use crate::Error;
-use crate::way::Conditions;
+use crate::direction::Conditions;
 
 /// What is relayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

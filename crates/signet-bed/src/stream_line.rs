@@ -4,8 +4,8 @@ use std::io::IoSlice;
 
 use invariant::broken;
 
+use crate::direction::{Direction, packets};
 use crate::line::Line;
-use crate::way::{Way, packets};
 
 /// Slices that leave with one system call at most.
 const SLICES_MAX: usize = 64;
@@ -52,7 +52,7 @@ impl StreamLine {
     }
 
     /// Takes in what was read.
-    pub fn take_in(&mut self, way: &mut Way, now_ns: u64, bytes: &[u8]) -> Taken {
+    pub fn take_in(&mut self, way: &mut Direction, now_ns: u64, bytes: &[u8]) -> Taken {
         let mut taken = Taken::default();
         for part in bytes.chunks(way.part_bytes()) {
             let passage = way.stream(now_ns, self.opens_ns, part.len(), self.held_packets);
@@ -67,13 +67,13 @@ impl StreamLine {
     }
 
     /// The sender has no more to say.
-    pub fn end(&mut self, way: &Way, now_ns: u64) {
+    pub fn end(&mut self, way: &Direction, now_ns: u64) {
         let sent_ns = now_ns.max(self.opens_ns);
         self.line.push(sent_ns + way.half_ns(), Piece::End);
     }
 
     /// The sender is gone. What it had sent before comes first.
-    pub fn reset(&mut self, way: &Way, now_ns: u64) {
+    pub fn reset(&mut self, way: &Direction, now_ns: u64) {
         self.line.push(now_ns + way.half_ns(), Piece::Reset);
     }
 
@@ -139,18 +139,18 @@ impl StreamLine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::way::Conditions;
+    use crate::direction::Conditions;
 
     const MS: u64 = 1_000_000;
 
-    fn way(jitter_ns: u64, rate_bits_per_s: Option<u64>) -> Way {
+    fn way(jitter_ns: u64, rate_bits_per_s: Option<u64>) -> Direction {
         let conditions = Conditions {
             rtt_ns: 30 * MS,
             jitter_ns,
             loss: 0.05,
             rate_bits_per_s,
         };
-        Way::new(conditions, 7)
+        Direction::new(conditions, 7)
     }
 
     /// All that leaves by a clock that goes from wake-up to wake-up, at most `most` bytes at a

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sip_media::bencode::{Writer, read};
-use sip_media::{Ask, Client, Command, Config, Failure, Place, SharedEngines};
+use sip_media::{Ask, Client, ClientNumber, Command, Config, Failure, SharedEngines};
 
 const NOW_MS: u64 = 1_000;
 const SDP_BYTES_MAX: usize = 200;
@@ -66,7 +66,7 @@ fn asking() -> Client {
         ..Config::default()
     };
     let shared = Arc::new(SharedEngines::default());
-    let mut client = Client::new(NOW_MS, KEY, Place::default(), shared, config);
+    let mut client = Client::new(NOW_MS, KEY, ClientNumber::default(), shared, config);
     let mut ask = Ask::new(Command::Offer, b"call", b"tag");
     ask.sdp = b"v=0\r\n".as_slice().into();
     client.ask(NOW_MS, Some(5), Box::new(ask));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sip_auth::AuthConfig;
 use sip_engine::Settings;
 use sip_engine::records::RecordSettings;
-use sip_engine::routes::{Gateway, GatewayGroup, NextHop, Routes, Way};
+use sip_engine::routes::{Gateway, GatewayGroup, NextHop, RouteOption, Routes};
 use sip_engine::settings::{AuthSettings, Listener, MediaUse, Nat, TrustedPeer};
 use sip_msg::Transport;
 use sip_net::{DnsConfig, PeerNames, WebSocketRules};
@@ -361,13 +361,13 @@ fn routes(config: &Config) -> Routes {
         .enumerate()
         .map(|(nth, group)| (group.name.as_ref(), nth))
         .collect();
-    let mut domain_ways: BTreeMap<Arc<str>, Vec<Way>> = BTreeMap::new();
-    let mut prefix_ways: BTreeMap<Arc<str>, Vec<Way>> = BTreeMap::new();
+    let mut domain_ways: BTreeMap<Arc<str>, Vec<RouteOption>> = BTreeMap::new();
+    let mut prefix_ways: BTreeMap<Arc<str>, Vec<RouteOption>> = BTreeMap::new();
     for route in &config.route {
         let Some(group) = index.get(route.group.as_str()) else {
             continue;
         };
-        let way = Way {
+        let way = RouteOption {
             group: *group,
             cost: route.cost,
             when: route.when.as_ref().map(|when| when.0.clone()),
@@ -393,7 +393,7 @@ fn routes(config: &Config) -> Routes {
 
 /// Takes those out that have one way, which is always there; the others become ordered by what
 /// they cost.
-fn single_ways(ways: &mut BTreeMap<Arc<str>, Vec<Way>>) -> BTreeMap<Arc<str>, usize> {
+fn single_ways(ways: &mut BTreeMap<Arc<str>, Vec<RouteOption>>) -> BTreeMap<Arc<str>, usize> {
     let mut single = BTreeMap::new();
     ways.retain(|name, ways| {
         // Those of one cost stay in the order of the file.

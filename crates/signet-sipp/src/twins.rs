@@ -42,13 +42,13 @@ pub(crate) struct Plan {
     /// Where we listen.
     listener: Option<TcpListener>,
     /// How commands go out, by the number of the peer.
-    peers: Vec<Way>,
+    peers: Vec<PeerLink>,
     /// Whether there is only one, so that commands go both ways on one connection.
     is_one: bool,
 }
 
 /// How commands go to an instance.
-enum Way {
+enum PeerLink {
     /// By a connection that is open.
     Open(TcpStream),
     /// By one that is opened when it must be.
@@ -57,7 +57,7 @@ enum Way {
     Comes(Receiver<TcpStream>),
 }
 
-impl Way {
+impl PeerLink {
     fn open(self) -> Option<TcpStream> {
         match self {
             Self::Open(stream) => Some(stream),
@@ -100,7 +100,7 @@ impl Plan {
             return Ok(Some(match program.twin() {
                 Some(Twin::Tells) => Self {
                     listener: None,
-                    peers: vec![Way::Open(connect(addr)?)],
+                    peers: vec![PeerLink::Open(connect(addr)?)],
                     is_one: true,
                 },
                 _ => Self {
@@ -130,9 +130,9 @@ impl Plan {
             let addr = find(name)?;
             // Slaves are there before their master; they connect when they must.
             peers.push(if *is_master {
-                Way::Open(connect(addr)?)
+                PeerLink::Open(connect(addr)?)
             } else {
-                Way::To(addr)
+                PeerLink::To(addr)
             });
         }
         Ok(Some(Self {
@@ -154,7 +154,7 @@ impl Plan {
             ..Twins::default()
         };
         for way in self.peers {
-            if let (true, Way::Open(stream)) = (self.is_one, &way)
+            if let (true, PeerLink::Open(stream)) = (self.is_one, &way)
                 && let Ok(stream) = stream.try_clone()
             {
                 let ear = ear.clone();
@@ -165,7 +165,7 @@ impl Plan {
         if let Some(listener) = self.listener {
             let streams = self.is_one.then(|| {
                 let (sender, streams) = sync_channel(1);
-                twins.write(Way::Comes(streams), &ear);
+                twins.write(PeerLink::Comes(streams), &ear);
                 sender
             });
             spawn("twins", move || accept(&listener, streams, &ear));
@@ -176,7 +176,7 @@ impl Plan {
 
 impl Twins {
     /// Starts a thread that writes to one more instance.
-    fn write(&mut self, way: Way, ear: &Ear) {
+    fn write(&mut self, way: PeerLink, ear: &Ear) {
         let (sender, commands) = sync_channel(QUEUE_MAX);
         self.senders.push(sender);
         let ear = ear.clone();
@@ -240,7 +240,7 @@ fn read(stream: TcpStream, ear: &Ear) {
     }
 }
 
-fn write_to(way: Way, commands: &Receiver<Vec<u8>>, ear: &Ear) {
+fn write_to(way: PeerLink, commands: &Receiver<Vec<u8>>, ear: &Ear) {
     let mut way = Some(way);
     let mut stream = None;
     while let Ok(mut text) = commands.recv() {

@@ -22,7 +22,7 @@ use support::command::{Serving, succeed, text};
 use support::{ADDRESS, TestDir, add_user, have, in_namespace};
 
 use edge::Edge;
-use phones::{Event, Habit, Kind, Phone, Place, have_python, installed, script};
+use phones::{Event, Habit, Kind, Phone, Site, have_python, installed, script};
 use sipp::{End, Sipp};
 
 const DOMAIN: &str = "example.test";
@@ -263,7 +263,7 @@ fn start(
     server: &str,
     transport: &str,
 ) -> Phone {
-    let place = Place {
+    let place = Site {
         folder,
         enter: Vec::new(),
         address,

@@ -20,7 +20,7 @@ const FORGOTTEN: Duration = Duration::from_secs(12);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server, a router that translates, and a network behind it.
-struct Place {
+struct Scene {
     folder: TestDir,
     config: PathBuf,
     server: Serving,
@@ -28,7 +28,7 @@ struct Place {
     inside: Net,
 }
 
-impl Place {
+impl Scene {
     fn new(name: &str, nat: &str) -> Self {
         let folder = TestDir::new(name);
         let at = folder.path();
@@ -124,7 +124,7 @@ fn a_phone_is_called_through_its_translation_while_it_is_kept_open() {
             if !may_run() {
                 return;
             }
-            let place = Place::new("nat-call", OPTIONS);
+            let place = Scene::new("nat-call", OPTIONS);
             let _phone = place.baresip();
             std::thread::sleep(FORGOTTEN);
             let (code, told) = place.call();
@@ -150,7 +150,7 @@ fn a_phone_that_is_gone_is_not_called_any_more() {
         if !may_run() {
             return;
         }
-        let place = Place::new("nat-gone", OPTIONS);
+        let place = Scene::new("nat-gone", OPTIONS);
         // Who was asked twice has answered the first.
         let is_asked_twice = |after: u64| {
             let unanswered = "signet_nat_keepalives_unanswered_total";
@@ -188,7 +188,7 @@ fn a_phone_learns_the_outside_of_its_translation_at_the_sip_port() {
             if !(may_run() && have("turnutils_stunclient")) {
                 return;
             }
-            let place = Place::new("nat-stun", "");
+            let place = Scene::new("nat-stun", "");
             let asks = format!("turnutils_stunclient -p 5060 {ADDRESS}");
             let told = place.inside.shell(&asks);
             let told = String::from_utf8_lossy(&told.stdout).into_owned();

@@ -27,7 +27,7 @@ use sip_engine::shard::Seed;
 use sip_engine::token::TokenKeys;
 use sip_engine::{Effect, Location, Now, Outputs, Shard, Shared};
 use sip_media::bencode::{Writer, read};
-use sip_media::{Client, Place, SharedEngines};
+use sip_media::{Client, ClientNumber, SharedEngines};
 use sip_msg::{ConnId, Flow, HeaderName, Limits, ListenerId, Message, Transport};
 
 /// As in the server.
@@ -143,7 +143,13 @@ impl Bench {
             let engines = Arc::new(SharedEngines::default());
             let config = media.client.clone();
             Engine {
-                client: Client::new(now.mono_ms, [7; 16], Place::default(), engines, config),
+                client: Client::new(
+                    now.mono_ms,
+                    [7; 16],
+                    ClientNumber::default(),
+                    engines,
+                    config,
+                ),
                 own,
                 engine,
             }

@@ -26,7 +26,7 @@ const LEARNED_MS: u64 = 86_400_000;
 const HEALTH_MAX: usize = 1_024;
 
 /// An address, and the transport by which it is reached.
-pub(crate) type Place = (Transport, SocketAddr);
+pub(crate) type GatewayAddress = (Transport, SocketAddr);
 /// A next hop as it is written: host, port and transport.
 type Written = (Arc<str>, Option<u16>, Option<Transport>);
 
@@ -42,7 +42,7 @@ pub struct SharedGateways {
     version: AtomicU64,
     /// Addresses that DNS gave: until when, by name and address.
     learned: Mutex<BTreeMap<(Box<str>, SocketAddr), u64>>,
-    health: Mutex<HashMap<Place, Arc<Health>>>,
+    health: Mutex<HashMap<GatewayAddress, Arc<Health>>>,
     drained: Mutex<Vec<Written>>,
     /// What is known of those that are trunks.
     pub trunks: SharedTrunks,
@@ -72,7 +72,7 @@ impl SharedGateways {
 
     /// The health of an address; a new one where nothing is known of it yet, `None` where
     /// there is no room.
-    fn health_at(&self, place: Place, name: &str, now_ms: u64) -> Option<Arc<Health>> {
+    fn health_at(&self, place: GatewayAddress, name: &str, now_ms: u64) -> Option<Arc<Health>> {
         let mut known = lock(&self.health);
         if let Some(health) = known.get(&place) {
             return Some(Arc::clone(health));
@@ -175,7 +175,7 @@ pub(crate) struct Gateways {
     written: HashSet<SocketAddr>,
     names: Vec<(Box<str>, Option<u16>)>,
     learned: HashMap<SocketAddr, u64>,
-    health: HashMap<Place, Arc<Health>>,
+    health: HashMap<GatewayAddress, Arc<Health>>,
     drained: Vec<Written>,
     shared: Arc<SharedGateways>,
     /// Of what is shared; `None` before it was looked at.

@@ -8,9 +8,9 @@ use hashbrown::HashMap;
 
 use crate::numbers::{GroupRules, NumberRules, Permission};
 
-/// How far a call is led on by aliases and forwards, here and at servers before this one
-/// (`docs/decisions/0218-how-a-call-is-led-on.md`).
-pub const LED_ON_MAX: u8 = 4;
+/// How far a call is retargeted by aliases and forwards, here and at servers before this one
+/// (`docs/decisions/0218-how-a-call-is-retargeted.md`).
+pub const RETARGETS_MAX: u8 = 4;
 /// How long a phone rings before its call is taken for unanswered, where nothing is written.
 pub const NO_ANSWER_S: u32 = 20;
 

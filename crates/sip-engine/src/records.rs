@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use sip_limit::Place;
+use sip_limit::CountedCall;
 use sip_msg::{Message, Transport};
 
 use crate::Now;
@@ -208,13 +208,13 @@ pub struct CallRecord {
 #[derive(Debug)]
 pub(crate) struct Followed {
     record: Box<CallRecord>,
-    places: Vec<Arc<Place>>,
+    places: Vec<Arc<CountedCall>>,
     /// Whether the record is told: else the call is followed for its places alone.
     is_told: bool,
 }
 
 impl Followed {
-    pub(crate) fn add(&mut self, places: impl IntoIterator<Item = Arc<Place>>) {
+    pub(crate) fn add(&mut self, places: impl IntoIterator<Item = Arc<CountedCall>>) {
         self.places.extend(places);
     }
 

@@ -168,7 +168,7 @@ pub struct GatewayGroup {
 
 /// One of several ways for the same numbers, or for the same domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct RouteOption {
     /// The group; an index into [`Routes::groups`].
     pub group: usize,
     /// What it costs beside the others; they are in this order.
@@ -188,9 +188,9 @@ pub struct Routes {
     pub prefixes: BTreeMap<Arc<str>, usize>,
     /// The same for domains with several ways, or with one that is not always there: the
     /// cheapest first.
-    pub domain_ways: BTreeMap<Arc<str>, Vec<Way>>,
+    pub domain_ways: BTreeMap<Arc<str>, Vec<RouteOption>>,
     /// The same for prefixes.
-    pub prefix_ways: BTreeMap<Arc<str>, Vec<Way>>,
+    pub prefix_ways: BTreeMap<Arc<str>, Vec<RouteOption>>,
     /// Whose hours those are.
     pub zone: Zone,
 }
@@ -239,9 +239,10 @@ impl Routes {
         !self.domains.is_empty() || !self.domain_ways.is_empty()
     }
 
-    fn open<'w>(&self, ways: &'w [Way], unix_ms: u64) -> impl Iterator<Item = usize> + 'w {
+    fn open<'w>(&self, ways: &'w [RouteOption], unix_ms: u64) -> impl Iterator<Item = usize> + 'w {
         let minute = self.zone.minute_of_week(unix_ms);
-        let is_open = move |way: &&Way| way.when.as_ref().is_none_or(|hours| hours.have(minute));
+        let is_open =
+            move |way: &&RouteOption| way.when.as_ref().is_none_or(|hours| hours.have(minute));
         ways.iter().filter(is_open).map(|way| way.group)
     }
 }
@@ -252,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_way_that_is_closed_is_as_if_it_were_not_there() {
-        let way = |group, when| Way {
+        let way = |group, when| RouteOption {
             group,
             cost: 0,
             when,

@@ -35,7 +35,7 @@ use crate::own::Own;
 use crate::park::{Parked, Parks};
 use crate::permit::{Gate, GateContext};
 use crate::proxy::context::{Candidate, Contexts};
-use crate::proxy::lead::Divert;
+use crate::proxy::retarget::Divert;
 use crate::random::{Dice, derive};
 use crate::records::OpenCalls;
 use crate::refusal::{Reason, RefusalCounts, StatusLine};

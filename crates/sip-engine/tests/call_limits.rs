@@ -8,7 +8,7 @@ use crate::house::*;
 use sip_engine::numbers::{GroupRules, Permission};
 use sip_engine::records::RecordSettings;
 use sip_engine::refusal::Reason;
-use sip_engine::routes::Way;
+use sip_engine::routes::RouteOption;
 use sip_engine::settings::Settings;
 use sip_limit::concurrent::Owner;
 use sip_msg::{HeaderName, Transport};
@@ -304,7 +304,7 @@ fn a_full_group_gives_way_to_the_next_and_comes_back() {
         cheap.prepend = "77".into();
         settings.routes.groups.push(cheap);
         settings.routes.groups[0].calls_max = 1;
-        let way = |group, cost| Way {
+        let way = |group, cost| RouteOption {
             group,
             cost,
             when: None,

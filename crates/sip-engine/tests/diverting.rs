@@ -189,7 +189,7 @@ fn a_stranger_pays_for_nothing_and_gets_no_farther_than_the_owner_may() {
 
 // RFC 3261 17.1.1.3 and 13.2.2.4: an ACK belongs to the transaction or the dialog of an INVITE.
 #[test]
-fn an_ack_of_no_call_is_led_on_to_nobody() {
+fn an_ack_of_no_call_is_retargeted_to_nobody() {
     let book = book().forwards("alice", |forwards| {
         forwards.always = to("sip:+43900@example.org");
     });
@@ -197,7 +197,7 @@ fn an_ack_of_no_call_is_led_on_to_nobody() {
     let ack = house.request("ACK", "sip:mallory@far.example", ALICE, UDP);
     let sent = house.bed.receive(&flow(UDP, STRANGER), &ack.text());
     assert!(sent.is_empty(), "{}", sent[0].text);
-    // The INVITE that it would belong to is led on.
+    // The INVITE that it would belong to is retargeted.
     assert_eq!(copies(&house.stranger_calls(ALICE, "")).len(), 1);
 }
 
@@ -221,7 +221,7 @@ fn a_caller_who_may_not_call_there_himself_is_led_there_by_the_owner() {
 }
 
 #[test]
-fn whoever_may_call_nobody_inside_is_led_on_by_nobody() {
+fn whoever_may_call_nobody_inside_is_retargeted_by_nobody() {
     for always in [true, false] {
         for has_phone in [true, false] {
             let book = book()

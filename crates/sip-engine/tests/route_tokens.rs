@@ -44,7 +44,7 @@ enum Host {
 
 /// A Request-URI, or the URI of a Route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum UriTarget {
     Token(Token, Host),
     Server,
     EvesContact,
@@ -56,20 +56,20 @@ enum Place {
     Victim,
 }
 
-const TARGETS: [Place; 13] = [
-    Place::EvesContact,
-    Place::AlicesContact,
-    Place::BobsName,
-    Place::BobsContact,
-    Place::Number,
-    Place::Gateway,
-    Place::Victim,
-    Place::Server,
-    Place::Token(Token::Eves, Host::Server),
-    Place::Token(Token::Eves, Host::Elsewhere),
-    Place::Token(Token::Alices, Host::Server),
-    Place::Token(Token::Alices, Host::Elsewhere),
-    Place::Token(Token::OtherCall, Host::Elsewhere),
+const TARGETS: [UriTarget; 13] = [
+    UriTarget::EvesContact,
+    UriTarget::AlicesContact,
+    UriTarget::BobsName,
+    UriTarget::BobsContact,
+    UriTarget::Number,
+    UriTarget::Gateway,
+    UriTarget::Victim,
+    UriTarget::Server,
+    UriTarget::Token(Token::Eves, Host::Server),
+    UriTarget::Token(Token::Eves, Host::Elsewhere),
+    UriTarget::Token(Token::Alices, Host::Server),
+    UriTarget::Token(Token::Alices, Host::Elsewhere),
+    UriTarget::Token(Token::OtherCall, Host::Elsewhere),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,8 +109,8 @@ const METHODS: [&str; 6] = ["INVITE", "BYE", "ACK", "REFER", "REGISTER", "DANCE"
 #[derive(Clone, Debug)]
 struct Case {
     method: &'static str,
-    uri: Place,
-    routes: Vec<Place>,
+    uri: UriTarget,
+    routes: Vec<UriTarget>,
     from: Side,
     to: Side,
     call_id: &'static str,
@@ -118,30 +118,30 @@ struct Case {
 }
 
 /// Every Route list of up to two values, and some of three.
-fn route_lists() -> Vec<Vec<Place>> {
+fn route_lists() -> Vec<Vec<UriTarget>> {
     let (server, elsewhere) = (Host::Server, Host::Elsewhere);
     let values = [
-        Place::Token(Token::Eves, server),
-        Place::Token(Token::Alices, server),
-        Place::Token(Token::OtherCall, server),
-        Place::Token(Token::Forged, server),
-        Place::Token(Token::Eves, elsewhere),
-        Place::Token(Token::Alices, elsewhere),
-        Place::Server,
-        Place::EvesContact,
-        Place::AlicesContact,
-        Place::BobsName,
-        Place::Number,
-        Place::Gateway,
-        Place::Victim,
+        UriTarget::Token(Token::Eves, server),
+        UriTarget::Token(Token::Alices, server),
+        UriTarget::Token(Token::OtherCall, server),
+        UriTarget::Token(Token::Forged, server),
+        UriTarget::Token(Token::Eves, elsewhere),
+        UriTarget::Token(Token::Alices, elsewhere),
+        UriTarget::Server,
+        UriTarget::EvesContact,
+        UriTarget::AlicesContact,
+        UriTarget::BobsName,
+        UriTarget::Number,
+        UriTarget::Gateway,
+        UriTarget::Victim,
     ];
     let mut lists = vec![Vec::new()];
     for first in values {
         lists.push(vec![first]);
         for second in values {
             lists.push(vec![first, second]);
-            if matches!(first, Place::Token(..)) {
-                lists.push(vec![Place::Server, first, second]);
+            if matches!(first, UriTarget::Token(..)) {
+                lists.push(vec![UriTarget::Server, first, second]);
             }
         }
     }
@@ -155,8 +155,8 @@ fn model(case: &Case, is_over: bool) -> Option<&'static str> {
     let mut ours = None;
     let is_placed = matches!(
         target,
-        Place::Server
-            | Place::Token(
+        UriTarget::Server
+            | UriTarget::Token(
                 Token::Eves | Token::Alices | Token::OtherCall | Token::Forged,
                 Host::Server
             )
@@ -169,14 +169,17 @@ fn model(case: &Case, is_over: bool) -> Option<&'static str> {
     // not name this server is ours if its token is good here.
     let mut left = routes.into_iter().peekable();
     while let Some(route) = left.peek().copied() {
-        let is_good_here = matches!(route, Place::Token(token, Host::Elsewhere) if {
+        let is_good_here = matches!(route, UriTarget::Token(token, Host::Elsewhere) if {
             let mut rest = left.clone();
             rest.next();
             fits(token, case, target, rest.next().is_some())
         });
         let is_named = matches!(
             route,
-            Place::Server | Place::Token(_, Host::Server) | Place::BobsName | Place::Number
+            UriTarget::Server
+                | UriTarget::Token(_, Host::Server)
+                | UriTarget::BobsName
+                | UriTarget::Number
         );
         if !is_named && !is_good_here {
             break;
@@ -184,30 +187,30 @@ fn model(case: &Case, is_over: bool) -> Option<&'static str> {
         ours = Some(route);
         left.next();
     }
-    let Some(Place::Token(token, _)) = ours else {
+    let Some(UriTarget::Token(token, _)) = ours else {
         return None;
     };
     let is_part = fits(token, case, target, left.next().is_some()) && !is_over;
     is_part.then_some(match target {
-        Place::EvesContact => "203.0.113.66:5066",
+        UriTarget::EvesContact => "203.0.113.66:5066",
         _ => "198.51.100.1:5060",
     })
 }
 
 /// Whether a token is that of this request's sender, in its dialog.
-fn fits(token: Token, case: &Case, target: Place, has_next: bool) -> bool {
+fn fits(token: Token, case: &Case, target: UriTarget, has_next: bool) -> bool {
     if case.call_id != "call-1" || case.method == "REGISTER" || has_next {
         return false;
     }
     match token {
         Token::Alices => {
             (case.from, case.to) == (side(Who::Alice, "a"), side(Who::Eve, "e"))
-                && target == Place::EvesContact
+                && target == UriTarget::EvesContact
         }
         // Her tag was not known when she was given it.
         Token::Eves => {
             (case.from.who, case.to) == (Who::Eve, side(Who::Alice, "a"))
-                && target == Place::AlicesContact
+                && target == UriTarget::AlicesContact
         }
         Token::OtherCall | Token::Forged => false,
     }
@@ -286,9 +289,9 @@ impl World {
         }
     }
 
-    fn uri(&self, place: Place) -> String {
+    fn uri(&self, place: UriTarget) -> String {
         match place {
-            Place::Token(token, host) => {
+            UriTarget::Token(token, host) => {
                 let forged;
                 let user = match token {
                     Token::Eves => &self.eves,
@@ -308,14 +311,14 @@ impl World {
                 };
                 format!("sip:{user}@{host};lr")
             }
-            Place::Server => "sip:192.0.2.1:5060;lr".into(),
-            Place::EvesContact => EVES.into(),
-            Place::AlicesContact => ALICES.into(),
-            Place::BobsName => "sip:bob@example.org".into(),
-            Place::BobsContact => "sip:bob@203.0.113.20:5060".into(),
-            Place::Number => "sip:+1900555@example.org".into(),
-            Place::Gateway => format!("sip:+1900555@{GATEWAY}"),
-            Place::Victim => "sip:victim@203.0.113.77;lr".into(),
+            UriTarget::Server => "sip:192.0.2.1:5060;lr".into(),
+            UriTarget::EvesContact => EVES.into(),
+            UriTarget::AlicesContact => ALICES.into(),
+            UriTarget::BobsName => "sip:bob@example.org".into(),
+            UriTarget::BobsContact => "sip:bob@203.0.113.20:5060".into(),
+            UriTarget::Number => "sip:+1900555@example.org".into(),
+            UriTarget::Gateway => format!("sip:+1900555@{GATEWAY}"),
+            UriTarget::Victim => "sip:victim@203.0.113.77;lr".into(),
         }
     }
 
@@ -474,13 +477,13 @@ fn each_case_of_its_own() -> Vec<Case> {
     let mut cases = Vec::new();
     for method in METHODS.into_iter().filter(|method| *method != "REGISTER") {
         for (token, uri, (from, to)) in [
-            (Token::Alices, Place::EvesContact, SIDES[0]),
-            (Token::Eves, Place::AlicesContact, SIDES[1]),
+            (Token::Alices, UriTarget::EvesContact, SIDES[0]),
+            (Token::Eves, UriTarget::AlicesContact, SIDES[1]),
         ] {
             cases.push(Case {
                 method,
                 uri,
-                routes: vec![Place::Token(token, Host::Server)],
+                routes: vec![UriTarget::Token(token, Host::Server)],
                 from,
                 to,
                 call_id: "call-1",
@@ -496,12 +499,12 @@ fn each_case_of_its_own() -> Vec<Case> {
 fn the_token_of_a_dialog_opens_no_gateway_and_reaches_no_user() {
     let mut world = World::new();
     for host in [Host::Elsewhere, Host::Server] {
-        for goal in [Place::Number, Place::BobsName, Place::Gateway] {
+        for goal in [UriTarget::Number, UriTarget::BobsName, UriTarget::Gateway] {
             for token in [Token::Eves, Token::Alices] {
                 let case = Case {
                     method: "INVITE",
-                    uri: Place::Token(token, host),
-                    routes: vec![Place::Token(token, Host::Server), goal],
+                    uri: UriTarget::Token(token, host),
+                    routes: vec![UriTarget::Token(token, Host::Server), goal],
                     from: side(Who::Ceo, "e"),
                     to: side(Who::Alice, "a"),
                     call_id: "call-1",

@@ -7,14 +7,14 @@ use crate::house::*;
 use sip_engine::hours::{Hours, Zone};
 use sip_engine::numbers::Permission;
 use sip_engine::refusal::Reason;
-use sip_engine::routes::{Care, Failover, Way};
+use sip_engine::routes::{Care, Failover, RouteOption};
 use sip_engine::settings::Settings;
 
 const CHEAP: &str = "203.0.113.201:5060";
 const NUMBER: &str = "sip:0043123@example.org";
 
-fn way(group: usize, cost: u32, when: Option<Hours>) -> Way {
-    Way { group, cost, when }
+fn way(group: usize, cost: u32, when: Option<Hours>) -> RouteOption {
+    RouteOption { group, cost, when }
 }
 
 /// A cheap group for `00`, with the number as it wants it, before the other.

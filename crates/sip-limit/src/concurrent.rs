@@ -1,6 +1,6 @@
 //! Limits of what goes on at a time: the calls of a user, the calls over a group of gateways.
 //!
-//! A [`Place`] is one call's. It is given back when it is dropped, so whatever ends a call, and
+//! A [`CountedCall`] is one call's. It is given back when it is dropped, so whatever ends a call, and
 //! whatever keeps one from beginning, gives it back. The table has an entry for each name that
 //! has a place, and so no more entries than there are calls.
 
@@ -36,7 +36,7 @@ pub struct Concurrent {
 }
 
 /// One place, taken until it is dropped.
-pub struct Place {
+pub struct CountedCall {
     of: Arc<Concurrent>,
     hash: u64,
 }
@@ -51,7 +51,7 @@ impl Concurrent {
     }
 
     /// Takes a place where fewer than `max` are taken.
-    pub fn take(self: &Arc<Self>, owner: Owner<'_>, max: u32) -> Option<Place> {
+    pub fn take(self: &Arc<Self>, owner: Owner<'_>, max: u32) -> Option<CountedCall> {
         let hash = self.hash(owner);
         let mut stripe = self.stripe(hash)?;
         let taken = stripe.get(&hash).copied().unwrap_or(0);
@@ -60,7 +60,7 @@ impl Concurrent {
         }
         stripe.insert(hash, taken + 1);
         drop(stripe);
-        Some(Place {
+        Some(CountedCall {
             of: Arc::clone(self),
             hash,
         })
@@ -122,15 +122,15 @@ impl Concurrent {
     }
 }
 
-impl Drop for Place {
+impl Drop for CountedCall {
     fn drop(&mut self) {
         self.of.give_back(self.hash);
     }
 }
 
-impl std::fmt::Debug for Place {
+impl std::fmt::Debug for CountedCall {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Place").finish_non_exhaustive()
+        f.debug_struct("CountedCall").finish_non_exhaustive()
     }
 }
 

@@ -21,7 +21,7 @@ pub mod rates;
 mod striped;
 mod told;
 
-pub use concurrent::{Concurrent, Place};
+pub use concurrent::{Concurrent, CountedCall};
 pub use glance::may_go_on;
 pub use guard::{
     Attempt, Ban, Claim, Guard, GuardCounters, LATER_MS, Limits, LookUp, Origin, Reserved, Verdict,

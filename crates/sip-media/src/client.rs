@@ -21,7 +21,7 @@ use crate::engines::Engine;
 use crate::reply::{Reply, parse, split};
 use crate::{Ask, Command, EngineId, SharedEngines, Why};
 
-pub use config::{Config, Place};
+pub use config::{ClientNumber, Config};
 pub use counters::Counters;
 pub use outputs::{Answered, Change, Failure, Given, Transmit};
 pub(crate) use pending::Asked;
@@ -62,7 +62,7 @@ impl Known {
 /// One worker's end of the engines.
 pub struct Client {
     pub(crate) config: Config,
-    pub(crate) place: Place,
+    pub(crate) place: ClientNumber,
     shared: Arc<SharedEngines>,
     pub(crate) engines: Vec<Known>,
     key: [u8; 16],
@@ -83,7 +83,7 @@ impl Client {
     pub fn new(
         now_ms: u64,
         key: [u8; 16],
-        place: Place,
+        place: ClientNumber,
         shared: Arc<SharedEngines>,
         config: Config,
     ) -> Self {

@@ -14,5 +14,7 @@ mod pings;
 mod reply;
 
 pub use ask::{Ask, Command, Shape, Side};
-pub use client::{Answered, Change, Client, Config, Counters, Failure, Given, Place, Transmit};
+pub use client::{
+    Answered, Change, Client, ClientNumber, Config, Counters, Failure, Given, Transmit,
+};
 pub use engines::{EngineId, SharedEngines, Shown, Why};

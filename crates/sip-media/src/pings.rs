@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use crate::client::Asked;
-use crate::{Client, Place};
+use crate::{Client, ClientNumber};
 
 /// How often an engine that has failed is pinged.
 const OUT_INTERVAL_MS: u64 = 1_000;
 
-impl Place {
+impl ClientNumber {
     /// Whether the engine of that number is this client's to ping.
     fn pings(self, nth: usize) -> bool {
         let clients = self.clients.max(1);

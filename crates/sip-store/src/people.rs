@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior};
 use sip_engine::Directory;
-use sip_engine::people::LED_ON_MAX;
+use sip_engine::people::RETARGETS_MAX;
 
 use crate::{Database, StoreError, StoreErrorKind};
 
@@ -255,9 +255,9 @@ fn check_way(connection: &Connection, name: &str, domain: &str) -> Result<(), St
         if next.is_empty() {
             return Ok(());
         }
-        if depth >= usize::from(LED_ON_MAX) || seen.len() > STEPS_MAX {
+        if depth >= usize::from(RETARGETS_MAX) || seen.len() > STEPS_MAX {
             return Err(input(&format!(
-                "{}@{} would lead through more than {LED_ON_MAX} names",
+                "{}@{} would lead through more than {RETARGETS_MAX} names",
                 start.0, start.1
             )));
         }

@@ -57,7 +57,8 @@ pub use identity::PeerIdentity;
 pub use info::{HandshakeTally, TlsInfo};
 pub use peers::{PeerEntry, PeerTls};
 pub use pool::{
-    HandshakeConfig, HandshakeCounters, HandshakePool, Handshaken, Place, QueuedStep, Reply, Step,
+    HandshakeConfig, HandshakeCounters, HandshakePool, HandshakeSlot, Handshaken, QueuedStep,
+    Reply, Step,
 };
 pub use proven::{Proven, host_address};
 pub use resumption::{ClientResumption, Resumption};

@@ -177,7 +177,7 @@ impl HandshakePool {
 
     /// A place for a handshake; none if there are too many, of all or of
     /// `source`. Handshakes that we began have no source.
-    pub fn admit(&self, source: Option<IpAddr>) -> Option<Place> {
+    pub fn admit(&self, source: Option<IpAddr>) -> Option<HandshakeSlot> {
         let Inner {
             figures, config, ..
         } = &*self.inner;
@@ -191,7 +191,7 @@ impl HandshakePool {
             figures.count_failure(HandshakeFailure::Refused);
             return None;
         }
-        Some(Place {
+        Some(HandshakeSlot {
             figures: Arc::clone(figures),
             source,
         })
@@ -255,12 +255,12 @@ impl std::fmt::Debug for HandshakePool {
 }
 
 /// A handshake's place among those under way, until it is dropped.
-pub struct Place {
+pub struct HandshakeSlot {
     figures: Arc<Figures>,
     source: Option<IpAddr>,
 }
 
-impl Place {
+impl HandshakeSlot {
     /// It succeeded.
     pub fn count_done(&self) {
         self.figures.done.fetch_add(1, Ordering::Relaxed);
@@ -272,7 +272,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for HandshakeSlot {
     fn drop(&mut self) {
         self.figures.under_way.fetch_sub(1, Ordering::Relaxed);
         if let Some(ip) = self.source {

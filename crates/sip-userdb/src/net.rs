@@ -65,14 +65,14 @@ impl Silence {
 /// How connections to one store are made.
 #[derive(Clone)]
 pub(crate) struct Connector {
-    place: Place,
+    place: StoreAddress,
     tls: Option<TlsClient>,
     timeout: Duration,
     traffic: Traffic,
 }
 
 #[derive(Clone)]
-enum Place {
+enum StoreAddress {
     /// A name that is resolved each time, and a port.
     Name(String, u16),
     /// `localhost` is the loopback, whatever a resolver says (RFC 6761 6.3).
@@ -85,9 +85,11 @@ impl Connector {
     /// Nothing is connected yet.
     pub(crate) fn new(url: &Url, options: &Options) -> Result<Self, Error> {
         let place = match &url.host {
-            Host::Socket(path) => Place::Socket(path.clone()),
-            Host::Name(name) if name.eq_ignore_ascii_case("localhost") => Place::Loopback(url.port),
-            Host::Name(name) => Place::Name(name.clone(), url.port),
+            Host::Socket(path) => StoreAddress::Socket(path.clone()),
+            Host::Name(name) if name.eq_ignore_ascii_case("localhost") => {
+                StoreAddress::Loopback(url.port)
+            }
+            Host::Name(name) => StoreAddress::Name(name.clone(), url.port),
         };
         Ok(Self {
             place,
@@ -110,7 +112,7 @@ impl Connector {
 
     /// Whether a password may be sent as it is: under TLS, or where no network carries it.
     pub(crate) fn is_private(&self) -> bool {
-        self.wants_tls() || matches!(self.place, Place::Socket(_))
+        self.wants_tls() || matches!(self.place, StoreAddress::Socket(_))
     }
 
     /// How long a connection may take to be made, log-in included.
@@ -140,11 +142,11 @@ impl Connector {
     /// A connection that has said nothing yet, in plain text.
     pub(crate) async fn open(&self) -> io::Result<Stream> {
         let opened = match &self.place {
-            Place::Socket(path) => UnixStream::connect(path).await.map(Socket::Unix),
-            Place::Name(name, port) => TcpStream::connect((name.as_str(), *port))
+            StoreAddress::Socket(path) => UnixStream::connect(path).await.map(Socket::Unix),
+            StoreAddress::Name(name, port) => TcpStream::connect((name.as_str(), *port))
                 .await
                 .map(Socket::Tcp),
-            Place::Loopback(port) => {
+            StoreAddress::Loopback(port) => {
                 let at = [
                     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), *port),
                     SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), *port),
@@ -220,7 +222,7 @@ impl std::fmt::Display for Connector {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for StoreAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Name(name, port) if name.contains(':') => write!(f, "[{name}]:{port}"),

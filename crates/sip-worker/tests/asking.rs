@@ -196,7 +196,7 @@ fn worker(store: Front) -> Worker<Played> {
         media: sip_media::Client::new(
             0,
             [5; 16],
-            sip_media::Place::default(),
+            sip_media::ClientNumber::default(),
             Arc::default(),
             sip_media::Config::default(),
         ),

@@ -17,11 +17,11 @@ fn entity() -> Vec<u8> {
 }
 
 /// A folder with the texts of a world; `None` where there is no openssl and that may be.
-struct Place {
+struct Scene {
     folder: PathBuf,
 }
 
-impl Place {
+impl Scene {
     fn new(name: &str, world: &World) -> Option<Self> {
         if Command::new("openssl").arg("version").output().is_err() {
             assert!(
@@ -114,7 +114,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Scene {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             let _ = fs::remove_dir_all(&self.folder);
@@ -130,7 +130,7 @@ const VERIFY: &str = "-verify -CAfile root.pem";
 fn openssl_reads_every_form() {
     for kind in KINDS {
         let world = World::new(kind);
-        let Some(place) = Place::new(&format!("reads-{}", kind.name()), &world) else {
+        let Some(place) = Scene::new(&format!("reads-{}", kind.name()), &world) else {
             return;
         };
         for (name, sender) in forms(&world) {
@@ -225,7 +225,7 @@ fn parts(sealed: &Sealed) -> (&[u8], &[u8]) {
 fn what_openssl_signs_is_read() {
     for kind in KINDS {
         let world = World::new(kind);
-        let Some(place) = Place::new(&format!("signs-{}", kind.name()), &world) else {
+        let Some(place) = Scene::new(&format!("signs-{}", kind.name()), &world) else {
             return;
         };
         let by = "-signer alice.pem -inkey alice.key -in entity";
@@ -279,7 +279,7 @@ fn what_openssl_signs_is_read() {
 fn what_openssl_encrypts_is_read() {
     for kind in KINDS {
         let world = World::new(kind);
-        let Some(place) = Place::new(&format!("encrypts-{}", kind.name()), &world) else {
+        let Some(place) = Scene::new(&format!("encrypts-{}", kind.name()), &world) else {
             return;
         };
         let sha256 = match kind {
@@ -321,7 +321,7 @@ fn what_openssl_encrypts_is_read() {
 fn what_openssl_signs_and_encrypts_is_read_in_either_order() {
     for kind in KINDS {
         let world = World::new(kind);
-        let Some(place) = Place::new(&format!("both-{}", kind.name()), &world) else {
+        let Some(place) = Scene::new(&format!("both-{}", kind.name()), &world) else {
             return;
         };
         let sign = "cms -sign -signer alice.pem -inkey alice.key -binary -crlfeol";

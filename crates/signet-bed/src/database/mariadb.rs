@@ -4,7 +4,7 @@ use std::path::Path;
 
 use sip_auth::Algorithm;
 
-use super::{PASSWORD, Place, is_root, run};
+use super::{Instance, PASSWORD, is_root, run};
 use crate::process::Process;
 use crate::users::{self, DOMAIN};
 
@@ -29,7 +29,7 @@ CREATE TABLE subscriber (
 ) CHARACTER SET latin1 ENGINE = InnoDB;
 ";
 
-pub(super) fn start(place: &Place<'_>, count: usize) -> Result<Process, String> {
+pub(super) fn start(place: &Instance<'_>, count: usize) -> Result<Process, String> {
     let (data, own_tmp) = (data(place), own_tmp(place));
     let mut words = vec!["--no-defaults", "--skip-test-db"];
     words.extend([data.as_str(), own_tmp.as_str()]);
@@ -43,7 +43,7 @@ pub(super) fn start(place: &Place<'_>, count: usize) -> Result<Process, String> 
 }
 
 /// Starts it with what it had, and does not wait until it is ready.
-pub(super) fn start_again(place: &Place<'_>) -> Result<Process, String> {
+pub(super) fn start_again(place: &Instance<'_>) -> Result<Process, String> {
     let mut words: Vec<String> = [
         "--no-defaults".to_owned(),
         data(place),
@@ -73,11 +73,11 @@ pub(super) fn start_again(place: &Place<'_>) -> Result<Process, String> {
 
 /// A server that starts removes what it takes for temporary tables of a dead one: where two start
 /// side by side, those of the other.
-fn own_tmp(place: &Place<'_>) -> String {
+fn own_tmp(place: &Instance<'_>) -> String {
     format!("--tmpdir={}", place.folder.display())
 }
 
-fn data(place: &Place<'_>) -> String {
+fn data(place: &Instance<'_>) -> String {
     format!("--datadir={}", place.path("data"))
 }
 
@@ -86,7 +86,7 @@ fn as_root() -> &'static [&'static str] {
     if is_root() { &["--user=root"] } else { &[] }
 }
 
-fn fill(place: &Place<'_>, socket: &str, count: usize) -> Result<(), String> {
+fn fill(place: &Instance<'_>, socket: &str, count: usize) -> Result<(), String> {
     let (own, theirs) = (place.path("users"), place.path("subscriber"));
     users::write(Path::new(&own), count, |user| users::tabbed(user, ""))?;
     users::write(Path::new(&theirs), count, |user| {

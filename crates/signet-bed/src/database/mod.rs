@@ -82,7 +82,7 @@ impl Database {
         core: &str,
         users: usize,
     ) -> Result<Self, String> {
-        let place = Place {
+        let place = Instance {
             folder: folder.join(kind.name()),
             port,
             core,
@@ -122,7 +122,7 @@ impl Database {
 
     /// Starts it again with the users that it had, and does not wait until it is ready.
     pub fn start_again(&mut self) -> Result<(), String> {
-        let place = Place {
+        let place = Instance {
             folder: self.folder.clone(),
             port: self.port,
             core: &self.core,
@@ -150,13 +150,13 @@ impl Drop for Database {
 }
 
 /// Where a database is to be.
-struct Place<'a> {
+struct Instance<'a> {
     folder: PathBuf,
     port: u16,
     core: &'a str,
 }
 
-impl Place<'_> {
+impl Instance<'_> {
     fn path(&self, name: &str) -> String {
         self.folder.join(name).display().to_string()
     }
@@ -263,7 +263,7 @@ mod tests {
         database.kill().unwrap();
         assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
         database.start_again().unwrap();
-        let place = Place {
+        let place = Instance {
             folder: database.folder.clone(),
             port,
             core: "0",

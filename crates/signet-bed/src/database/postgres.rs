@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Place, is_root, run};
+use super::{Instance, is_root, run};
 use crate::process::Process;
 use crate::users;
 
@@ -15,7 +15,7 @@ pub(super) const SETTINGS: &str =
 /// The user that Debian's package makes: root may not run it.
 const USER: &str = "postgres";
 
-pub(super) fn start(place: &Place<'_>, count: usize) -> Result<Process, String> {
+pub(super) fn start(place: &Instance<'_>, count: usize) -> Result<Process, String> {
     let (data, programs) = (place.path("data"), programs()?);
     let user = is_root().then_some(USER);
     if user.is_some() {
@@ -80,7 +80,7 @@ fn programs() -> Result<String, String> {
     Ok(format!("/usr/lib/postgresql/{newest}/bin"))
 }
 
-fn fill(place: &Place<'_>, programs: &str, count: usize) -> Result<(), String> {
+fn fill(place: &Instance<'_>, programs: &str, count: usize) -> Result<(), String> {
     let psql = format!("{programs}/psql");
     let port = place.port.to_string();
     let psql = |database: &str, more: &[&str], input: Option<&Path>| {

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use super::{Place, run};
+use super::{Instance, run};
 use crate::process::Process;
 use crate::users;
 
 /// What is set otherwise than by default.
 pub(super) const SETTINGS: &str = "nothing is saved";
 
-pub(super) fn start(place: &Place<'_>, count: usize) -> Result<Process, String> {
+pub(super) fn start(place: &Instance<'_>, count: usize) -> Result<Process, String> {
     let words = [
         "--port".to_owned(),
         place.port.to_string(),

@@ -49,7 +49,7 @@ pub use program::{Calls, Request, run};
 pub use result::{
     ImageShare, PROFILE_FORMAT, PROFILE_VERSION, ProcessProfile, Profile, Source, SymbolShare,
 };
-pub use rules::{Account, Place, RULES_TEXT, Rules};
+pub use rules::{Account, Origin, RULES_TEXT, Rules};
 pub use table::{symbols, table};
 
 use cpu::Family;

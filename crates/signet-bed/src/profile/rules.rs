@@ -20,7 +20,7 @@ const RULES_MAX: usize = 1_000;
 
 /// Where a sample was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place<'a> {
+pub struct Origin<'a> {
     /// The program that the process runs: `signet`, `kamailio`, `mariadbd`.
     pub system: &'a str,
     /// The thread's name.
@@ -199,7 +199,7 @@ impl Rules {
 
     /// The component of a sample.
     #[must_use]
-    pub fn component(&self, place: &Place<'_>) -> Component {
+    pub fn component(&self, place: &Origin<'_>) -> Component {
         self.rules
             .iter()
             .find(|rule| {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::flame::Stacks;
 use super::nearest::Nearest;
 use super::result::{ImageShare, ProcessProfile, SymbolShare, ratio, share_out};
-use super::rules::{Place, Rules};
+use super::rules::{Origin, Rules};
 use super::sample::{Sample, UNKNOWN};
 use super::{Component, Target};
 
@@ -120,7 +120,7 @@ impl<'a> Tally<'a> {
         if let Some(&component) = self.known.get(&key) {
             return component;
         }
-        let component = self.rules.component(&Place {
+        let component = self.rules.component(&Origin {
             system: &counts.system,
             thread,
             image,

@@ -16,8 +16,8 @@ use mio::{Events, Poll, Token, Waker};
 use crate::Error;
 use crate::command::Command;
 use crate::counts::{Connections, Counts, REPORT_FORMAT, REPORT_VERSION, Report};
+use crate::direction::Direction;
 use crate::settings::{DelaySettings, Transport};
-use crate::way::Way;
 use alarms::{Alarms, Wake};
 use datagrams::Datagrams;
 use shared::{CALLED, CALLER, Shared};
@@ -94,7 +94,8 @@ impl Relay {
         let poll = Poll::new().map_err(failed)?;
         let registry = poll.registry().try_clone().map_err(failed)?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER).map_err(failed)?);
-        let way = |side: usize| Way::new(settings.conditions, settings.seed * 2 + side as u64);
+        let way =
+            |side: usize| Direction::new(settings.conditions, settings.seed * 2 + side as u64);
         let shared = Shared {
             alarms: Alarms::new(&registry, TIMER)?,
             registry,

@@ -6,7 +6,7 @@ use mio::Registry;
 
 use super::alarms::Alarms;
 use crate::counts::Counts;
-use crate::way::Way;
+use crate::direction::Direction;
 
 /// Bytes under way in one direction of one connection. Past it nothing more is read from its
 /// sender, whom the kernel then holds back: 1 Gbit/s over 250 ms.
@@ -25,7 +25,7 @@ pub(super) struct Shared {
     pub(super) alarms: Alarms,
     pub(super) counts: Counts,
     /// There and back.
-    pub(super) ways: [Way; 2],
+    pub(super) ways: [Direction; 2],
     pub(super) held_bytes: usize,
     pub(super) scratch: Vec<u8>,
     pub(super) begun: Instant,

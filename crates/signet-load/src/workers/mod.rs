@@ -43,4 +43,4 @@ pub use allowed::Allowed;
 pub use controller::Fleet;
 pub(crate) use controller::{Gathered, Part, gather};
 pub(crate) use worker::serve;
-pub use worker::{Place, WorkerOptions};
+pub use worker::{ControlledBy, WorkerOptions};

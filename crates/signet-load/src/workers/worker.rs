@@ -34,7 +34,7 @@ const AHEAD_MAX: Duration = Duration::from_secs(60);
 
 /// Where a worker waits.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum ControlledBy {
     /// At a port, for whoever has the token.
     Port {
         /// The address.
@@ -50,7 +50,7 @@ pub enum Place {
 #[derive(Clone, Debug)]
 pub struct WorkerOptions {
     /// Where it waits.
-    pub place: Place,
+    pub place: ControlledBy,
     /// Whom it may load; whoever is told at its standard input may load anybody.
     pub allowed: Vec<Allowed>,
     /// The highest rate that it takes.
@@ -71,9 +71,9 @@ pub(crate) fn serve(
 ) -> Result<(), String> {
     let rules = Rules {
         allowed: match &options.place {
-            Place::Port { .. } => Some(options.allowed.clone()),
-            Place::Stdio if options.allowed.is_empty() => None,
-            Place::Stdio => Some(options.allowed.clone()),
+            ControlledBy::Port { .. } => Some(options.allowed.clone()),
+            ControlledBy::Stdio if options.allowed.is_empty() => None,
+            ControlledBy::Stdio => Some(options.allowed.clone()),
         },
         rate_max_per_s: options.rate_max_per_s,
     };
@@ -84,11 +84,11 @@ pub(crate) fn serve(
         control: control.clone(),
     };
     match &options.place {
-        Place::Stdio => {
+        ControlledBy::Stdio => {
             let mut link = PipeLink::own();
             office.attend(&mut link)
         }
-        Place::Port { listen, token } => {
+        ControlledBy::Port { listen, token } => {
             let (read, is_new) = Token::read_or_make(token)?;
             if is_new {
                 tell(&format!(

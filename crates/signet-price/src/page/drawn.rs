@@ -1,7 +1,7 @@
 //! The paper's figures, with ours in them, and one of all transforms.
 
 use signet_page::chart::{
-    Axis, Chart, Content, Datum, Figure, Group, Line, Lines, Point as Place, Row, Rows,
+    Axis, Chart, Content, Datum, Figure, Group, Line, Lines, Point as ChartPoint, Row, Rows,
 };
 
 use super::standing;
@@ -84,11 +84,11 @@ fn drawn(title: &str, unit: &str, lines: Vec<Line>) -> Figure {
 }
 
 fn ours(record: &PriceRecord, nth: usize, (title, name): (&str, &str)) -> Option<Line> {
-    let points: Vec<Place> = standing(record, name)?
+    let points: Vec<ChartPoint> = standing(record, name)?
         .points
         .iter()
         .filter_map(|point| {
-            Some(Place {
+            Some(ChartPoint {
                 x: point.size_bytes as f64,
                 y: Datum::exact(point.cycles?),
             })
@@ -112,7 +112,7 @@ fn fit(record: &PriceRecord, nth: usize, (title, name): (&str, &str)) -> Option<
     let piece = (last.size_bytes as f64 - from) / f64::from(FIT_PIECES);
     let places = (0..=FIT_PIECES).map(|nth| {
         let size_bytes = from + piece * f64::from(nth);
-        Place {
+        ChartPoint {
             x: size_bytes,
             y: Datum::exact(line.at(size_bytes) * record.clock.hz / 1e9),
         }
@@ -146,7 +146,7 @@ fn published(paper: &Paper, number: u32, whose: &str) -> Vec<Line> {
         .collect()
 }
 
-fn places(table: &Table, name: &str) -> Vec<Place> {
+fn places(table: &Table, name: &str) -> Vec<ChartPoint> {
     let mut points = Vec::new();
     for row in &table.rows {
         for (column, value) in table.columns.iter().zip(&row.values) {
@@ -154,7 +154,7 @@ fn places(table: &Table, name: &str) -> Vec<Place> {
             if what.item_name().as_deref() == Some(name)
                 && let Some(size) = what.size_bytes
             {
-                points.push(Place {
+                points.push(ChartPoint {
                     x: size as f64,
                     y: Datum::exact(*value),
                 });
@@ -165,7 +165,7 @@ fn places(table: &Table, name: &str) -> Vec<Place> {
 }
 
 fn per_byte(line: &Line) -> Line {
-    let points = line.points.iter().map(|point| Place {
+    let points = line.points.iter().map(|point| ChartPoint {
         x: point.x,
         y: match &point.y {
             Datum::Known { value, .. } => Datum::exact(value / point.x.max(1.0)),

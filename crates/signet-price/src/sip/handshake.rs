@@ -22,7 +22,7 @@ fn groups(key: KeyKind) -> Vec<&'static str> {
 
 /// How a handshake is done.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum HandshakeKind {
     /// The server shows a certificate.
     Full,
     /// The client shows one as well.
@@ -31,7 +31,7 @@ enum Way {
     Resumed,
 }
 
-impl Way {
+impl HandshakeKind {
     const ALL: [Self; 3] = [Self::Full, Self::Mutual, Self::Resumed];
 
     const fn name(self) -> &'static str {
@@ -51,13 +51,13 @@ pub(super) fn jobs(jobs: &mut Vec<Job>) -> Result<(), Error> {
             .map(|group| (TlsVersion::V13, group))
             .chain([(TlsVersion::V12, "X25519")]);
         for (version, group) in kinds {
-            for way in Way::ALL {
+            for way in HandshakeKind::ALL {
                 let offer = Offer {
                     version,
                     suite: None,
                     group: Some(group),
-                    is_mutual: way == Way::Mutual,
-                    resumes: way == Way::Resumed,
+                    is_mutual: way == HandshakeKind::Mutual,
+                    resumes: way == HandshakeKind::Resumed,
                 };
                 let ends = Ends::new(&made, &offer)?;
                 for operation in ["client", "server"] {
@@ -73,7 +73,7 @@ fn job(
     key: KeyKind,
     version: TlsVersion,
     group: &str,
-    way: Way,
+    way: HandshakeKind,
     operation: &str,
     ends: Ends,
 ) -> Job {
@@ -94,7 +94,7 @@ fn job(
         size_bytes: 0,
         work: Box::new(Shakes {
             ends,
-            resumes: way == Way::Resumed,
+            resumes: way == HandshakeKind::Resumed,
             has_session: false,
             of_client: operation == "client",
             counted_ns: 0,

@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(50);
 
 /// What a driver has at hand.
-pub(super) struct Place<'a> {
+pub(super) struct AtHand<'a> {
     pub(super) link: &'a Link,
     pub(super) folder: &'a Folder,
     pub(super) certificates: &'a Certificates,
@@ -125,7 +125,7 @@ impl Up {
     }
 }
 
-impl Place<'_> {
+impl AtHand<'_> {
     pub(super) fn namespace(&self, end: End) -> &Namespace {
         match end {
             End::Near => &self.link.near,
@@ -195,7 +195,7 @@ impl Tunnel {
     ///
     /// # Errors
     /// Why it cannot be on this machine, with the remedy where there is one.
-    pub(super) fn make(&self, place: &Place<'_>) -> Result<Up, String> {
+    pub(super) fn make(&self, place: &AtHand<'_>) -> Result<Up, String> {
         match self.kind {
             Kind::Bare => Ok(Up {
                 to: FAR,

@@ -2,14 +2,14 @@
 
 use signet_bed::certificates::Kind;
 
-use super::driver::{Counted, End, Place, Up, must_be, words};
+use super::driver::{AtHand, Counted, End, Up, must_be, words};
 use super::link::{FAR, FAR_WITHIN, NEAR, NEAR_WITHIN};
 
 const PORT: u16 = 1_194;
 const DEVICE: &str = "tun0";
 
 pub(super) fn make(
-    place: &Place<'_>,
+    place: &AtHand<'_>,
     cipher: &str,
     auth: &str,
     is_legacy: bool,
@@ -38,7 +38,7 @@ pub(super) fn make(
     })
 }
 
-fn configuration(place: &Place<'_>, end: End) -> String {
+fn configuration(place: &AtHand<'_>, end: End) -> String {
     let certificates = place.certificates;
     let own = match end {
         End::Near => format!(

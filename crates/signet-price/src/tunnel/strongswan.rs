@@ -1,7 +1,7 @@
 //! strongSwan with ESP in user space (`libipsec`): packets come from a TUN device and leave in
 //! UDP, and the kernel has no part in it but that.
 
-use super::driver::{Counted, End, Place, Up, must_be, words};
+use super::driver::{AtHand, Counted, End, Up, must_be, words};
 use super::kind::STARTER;
 use super::link::{FAR, FAR_WITHIN, NEAR, NEAR_WITHIN, secret};
 
@@ -12,7 +12,7 @@ const READY: &str = "added configuration 'tunnel'";
 /// Bytes of the secret that both ends prove they know.
 const SECRET_BYTES: usize = 32;
 
-pub(super) fn make(place: &Place<'_>, esp: &str, says: &str) -> Result<Up, String> {
+pub(super) fn make(place: &AtHand<'_>, esp: &str, says: &str) -> Result<Up, String> {
     must_be(
         "/dev/net/tun",
         "take a kernel with CONFIG_TUN (modprobe tun)",

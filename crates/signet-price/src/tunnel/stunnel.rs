@@ -4,14 +4,14 @@ use std::net::Ipv4Addr;
 
 use signet_bed::certificates::Kind;
 
-use super::driver::{Counted, End, PORTS, Place, Up, words};
+use super::driver::{AtHand, Counted, End, PORTS, Up, words};
 use super::kind::Suite;
 use super::link::FAR;
 
 /// What is added to a service's port for the port where its TLS is.
 const TLS: u16 = 10_000;
 
-pub(super) fn make(place: &Place<'_>, suite: Suite) -> Result<Up, String> {
+pub(super) fn make(place: &AtHand<'_>, suite: Suite) -> Result<Up, String> {
     let mut members = Vec::new();
     for end in End::BOTH {
         let name = format!("stunnel-{}.conf", end.name());
@@ -28,7 +28,7 @@ pub(super) fn make(place: &Place<'_>, suite: Suite) -> Result<Up, String> {
     })
 }
 
-fn configuration(place: &Place<'_>, end: End, suite: Suite) -> String {
+fn configuration(place: &AtHand<'_>, end: End, suite: Suite) -> String {
     let mut text = String::from(
         "foreground = yes\npid =\ndebug = notice\nsocket = l:TCP_NODELAY=1\nsocket = r:TCP_NODELAY=1\n",
     );

@@ -12,7 +12,7 @@ use signet_bed::record::Repeat;
 use signet_bed::run::Stop;
 use signet_bed::system::tail;
 
-use super::driver::{ECHO, End, Member, Place, SIP, THROUGHPUT, Up, core, words};
+use super::driver::{AtHand, ECHO, End, Member, SIP, THROUGHPUT, Up, core, words};
 use super::kind::{Carries, Tunnel};
 use super::link::{DEVICE, Folder, Link};
 use super::probe::RoundTrips;
@@ -50,7 +50,7 @@ impl Common<'_> {
     /// Why it does not work here, or that the end of the run is asked for.
     pub(super) fn visit(&self, tunnel: &Tunnel) -> Result<Visited, String> {
         let link = Link::make().map_err(|error| error.to_string())?;
-        let place = Place {
+        let place = AtHand {
             link: &link,
             folder: self.folder,
             certificates: self.certificates,
@@ -80,7 +80,7 @@ impl Common<'_> {
         })
     }
 
-    fn measure(&self, tunnel: &Tunnel, place: &Place<'_>, up: &mut Up) -> Result<Repeat, String> {
+    fn measure(&self, tunnel: &Tunnel, place: &AtHand<'_>, up: &mut Up) -> Result<Repeat, String> {
         let far = &place.link.far;
         let any = Ipv4Addr::UNSPECIFIED;
         let log = |name: &str| self.folder.path(name);
@@ -121,7 +121,7 @@ impl Common<'_> {
     fn delays(
         &self,
         tunnel: &Tunnel,
-        place: &Place<'_>,
+        place: &AtHand<'_>,
         up: &mut Up,
         figures: &mut BTreeMap<String, f64>,
     ) -> Result<(), String> {
@@ -164,7 +164,7 @@ impl Common<'_> {
     /// What TCP carries, by iperf3.
     fn throughput(
         &self,
-        place: &Place<'_>,
+        place: &AtHand<'_>,
         up: &mut Up,
         figures: &mut BTreeMap<String, f64>,
     ) -> Result<(), String> {
@@ -190,7 +190,7 @@ impl Common<'_> {
     /// Calls through it; gives failures by cause, and what the load doubts of itself.
     fn sip(
         &self,
-        place: &Place<'_>,
+        place: &AtHand<'_>,
         up: &mut Up,
         figures: &mut BTreeMap<String, f64>,
     ) -> Result<(BTreeMap<String, u64>, Vec<String>), String> {
@@ -254,7 +254,7 @@ impl Common<'_> {
     /// it printed. It has the time of a measurement, and so many seconds more.
     fn end(
         &self,
-        place: &Place<'_>,
+        place: &AtHand<'_>,
         program: &str,
         arguments: &[String],
         log: &str,

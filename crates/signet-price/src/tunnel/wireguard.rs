@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use signet_bed::process::is_there;
 
-use super::driver::{Counted, End, Member, Place, Up, words};
+use super::driver::{AtHand, Counted, End, Member, Up, words};
 use super::link::{FAR, FAR_WITHIN, NEAR, NEAR_WITHIN};
 
 const PORT: u16 = 51_820;
@@ -15,7 +15,7 @@ const BORINGTUN: &str = "boringtun-cli";
 /// How long boringtun may take to make its device.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-pub(super) fn make(place: &Place<'_>) -> Result<Up, String> {
+pub(super) fn make(place: &AtHand<'_>) -> Result<Up, String> {
     let is_of_kernel = place
         .link
         .near
@@ -57,7 +57,7 @@ fn name(end: End) -> String {
 }
 
 /// Makes a device; of boringtun, its process.
-fn device(place: &Place<'_>, end: End, is_of_kernel: bool) -> Result<Option<Member>, String> {
+fn device(place: &AtHand<'_>, end: End, is_of_kernel: bool) -> Result<Option<Member>, String> {
     let device = name(end);
     let namespace = place.namespace(end);
     if is_of_kernel {
@@ -90,7 +90,7 @@ struct Keys {
     public: String,
 }
 
-fn keys(place: &Place<'_>, end: End) -> Result<Keys, String> {
+fn keys(place: &AtHand<'_>, end: End) -> Result<Keys, String> {
     let private = wg(&["genkey"], "")?;
     let public = wg(&["pubkey"], &private)?;
     let file = place
@@ -102,7 +102,7 @@ fn keys(place: &Place<'_>, end: End) -> Result<Keys, String> {
     })
 }
 
-fn configure(place: &Place<'_>, end: End, own: &Keys, peer: &Keys) -> Result<(), String> {
+fn configure(place: &AtHand<'_>, end: End, own: &Keys, peer: &Keys) -> Result<(), String> {
     let device = name(end);
     let namespace = place.namespace(end);
     let (within, peers_within, peers) = match end {

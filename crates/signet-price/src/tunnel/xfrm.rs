@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use super::driver::{Counted, End, Place, Up};
+use super::driver::{AtHand, Counted, End, Up};
 use super::kind::Esp;
 use super::link::{DEVICE, FAR, FAR_WITHIN, NEAR, NEAR_WITHIN, secret};
 
@@ -18,7 +18,7 @@ const REPLAY_WINDOW: u32 = 64;
 const REMEDY: &str =
     "take a kernel with CONFIG_INET_ESP, CONFIG_XFRM_USER and the algorithms (modprobe esp4)";
 
-pub(super) fn make(place: &Place<'_>, esp: Esp) -> Result<Up, String> {
+pub(super) fn make(place: &AtHand<'_>, esp: Esp) -> Result<Up, String> {
     let there = keys(esp)?;
     let back = keys(esp)?;
     let failed = |why: String| {

@@ -42,7 +42,7 @@ pub use media::{EngineAt, Media, MediaNetwork};
 pub use memory::MemoryMax;
 pub use nat::{Nat, NatNetwork};
 pub use neighbours::ConnectionUse;
-pub use numbers::{CountryCode, Dialled, Numbers, Place, RewriteRule, UserGroup, When};
+pub use numbers::{CountryCode, Dialled, Numbers, RewriteRule, UserGroup, When, ZoneName};
 pub use peers::{PeerSecurity, ShownIdentity, TlsPeer, Trusted};
 pub use policy::Chosen;
 pub use rates::Rates;

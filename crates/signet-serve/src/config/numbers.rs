@@ -13,7 +13,7 @@ use sip_engine::numbers::{GroupRules, NumberRules, Permission, Rewrite};
 use super::Config;
 use super::values::{NumberPrefix, some_within};
 
-pub use hours::{Place, When};
+pub use hours::{When, ZoneName};
 
 /// How telephone numbers are read, and who may call which.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -34,7 +34,7 @@ pub struct Numbers {
     /// How far users may call of whom nothing else is written.
     pub permissions: Permission,
     /// The place whose hours routes have.
-    pub timezone: Option<Place>,
+    pub timezone: Option<ZoneName>,
 }
 
 impl Default for Numbers {

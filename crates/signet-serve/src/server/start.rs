@@ -312,7 +312,7 @@ fn media_client(
     let config = (settings.media.as_ref())
         .map(|media| media.client.clone())
         .unwrap_or_default();
-    let place = sip_media::Place { index, clients };
+    let place = sip_media::ClientNumber { index, clients };
     let (now_ms, key) = (clock::now_ms(), random()?);
     let engines = engines.clone();
     Ok(sip_media::Client::new(now_ms, key, place, engines, config))

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use signet_load::app::{self, Output};
-use signet_load::workers::{Address, Allowed, Fleet, Place, WorkerOptions};
+use signet_load::workers::{Address, Allowed, ControlledBy, Fleet, WorkerOptions};
 use signet_load::{Local, Settings};
 
 /// Who drives the load.
@@ -94,11 +94,11 @@ pub(crate) struct WorkerArgs {
 impl WorkerArgs {
     pub(super) fn run(self) -> u8 {
         let place = match self.token_file {
-            Some(token) => Place::Port {
+            Some(token) => ControlledBy::Port {
                 listen: self.listen,
                 token,
             },
-            None => Place::Stdio,
+            None => ControlledBy::Stdio,
         };
         app::worker(&WorkerOptions {
             place,

@@ -9,7 +9,7 @@ use crate::support::phone::field;
 use crate::support::{TestDir, have};
 
 /// An engine, a server that leads all calls through it, and two phones.
-struct Place {
+struct Scene {
     engine: Engine,
     server: Serving,
     alice: Speaker,
@@ -17,7 +17,7 @@ struct Place {
     _folder: TestDir,
 }
 
-impl Place {
+impl Scene {
     fn new(name: &str) -> Option<Self> {
         if !have("rtpengine") {
             return None;
@@ -39,13 +39,13 @@ impl Place {
 
 #[test]
 fn a_call_that_is_not_answered_leaves_nothing_at_the_engine() {
-    let Some(Place {
+    let Some(Scene {
         engine,
         server: _server,
         mut alice,
         mut bob,
         ..
-    }) = Place::new("media-unanswered")
+    }) = Scene::new("media-unanswered")
     else {
         return;
     };
@@ -105,13 +105,13 @@ fn a_call_that_is_not_answered_leaves_nothing_at_the_engine() {
 
 #[test]
 fn either_side_hangs_up_and_a_bye_that_is_refused_ends_nothing() {
-    let Some(Place {
+    let Some(Scene {
         engine,
         server: _server,
         mut alice,
         mut bob,
         ..
-    }) = Place::new("media-hung-up")
+    }) = Scene::new("media-hung-up")
     else {
         return;
     };
@@ -146,13 +146,13 @@ fn either_side_hangs_up_and_a_bye_that_is_refused_ends_nothing() {
 
 #[test]
 fn of_several_phones_the_one_that_answers_is_heard() {
-    let Some(Place {
+    let Some(Scene {
         engine,
         server,
         mut alice,
         mut bob,
         ..
-    }) = Place::new("media-forks")
+    }) = Scene::new("media-forks")
     else {
         return;
     };
@@ -189,13 +189,13 @@ fn of_several_phones_the_one_that_answers_is_heard() {
 
 #[test]
 fn early_media_is_heard_before_anybody_answers() {
-    let Some(Place {
+    let Some(Scene {
         engine,
         server: _server,
         mut alice,
         mut bob,
         ..
-    }) = Place::new("media-early")
+    }) = Scene::new("media-early")
     else {
         return;
     };
@@ -239,13 +239,13 @@ fn move_media(of: &mut Speaker) -> String {
 
 #[test]
 fn media_follows_a_session_that_changes() {
-    let Some(Place {
+    let Some(Scene {
         engine,
         server: _server,
         mut alice,
         mut bob,
         ..
-    }) = Place::new("media-changes")
+    }) = Scene::new("media-changes")
     else {
         return;
     };
@@ -283,13 +283,13 @@ fn media_follows_a_session_that_changes() {
 
 #[test]
 fn a_call_without_an_offer_is_led_by_what_the_callee_offers() {
-    let Some(Place {
+    let Some(Scene {
         engine,
         server: _server,
         mut alice,
         mut bob,
         ..
-    }) = Place::new("media-delayed")
+    }) = Scene::new("media-delayed")
     else {
         return;
     };
@@ -318,13 +318,13 @@ fn a_call_without_an_offer_is_led_by_what_the_callee_offers() {
 
 #[test]
 fn what_is_agreed_on_before_anybody_answers_is_led() {
-    let Some(Place {
+    let Some(Scene {
         engine,
         server: _server,
         mut alice,
         mut bob,
         ..
-    }) = Place::new("media-prack")
+    }) = Scene::new("media-prack")
     else {
         return;
     };

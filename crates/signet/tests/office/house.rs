@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::far::Far;
 use super::kamailio::Kamailio;
 use super::net::{Branch, shell};
-use super::phones::{Habit, Kind, Phone, Place, script, wait_for_port};
+use super::phones::{Habit, Kind, Phone, Site, script, wait_for_port};
 use super::sipp::Sipp;
 use super::support::command::{Serving, succeed, text};
 use super::support::{ADDRESS, Running, TestDir, add_user, free_port};
@@ -310,7 +310,7 @@ trunk = "north"
     ) -> Phone {
         let at = self.folder.path();
         let ca = at.join("data/ca.pem");
-        let place = Place {
+        let place = Site {
             folder: at,
             enter: self.enter(address),
             address,

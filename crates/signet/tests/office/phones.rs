@@ -43,7 +43,7 @@ pub(crate) enum Event {
 }
 
 /// Where it is, and what it is told of the server.
-pub(crate) struct Place<'a> {
+pub(crate) struct Site<'a> {
     pub(crate) folder: &'a Path,
     /// What runs a program there, if it is in a network of its own.
     pub(crate) enter: Vec<String>,
@@ -71,7 +71,7 @@ impl Phone {
     /// Starts one and lets it register.
     pub(crate) fn start(
         kind: Kind,
-        place: &Place<'_>,
+        place: &Site<'_>,
         (name, password): (&str, &str),
         transport: &str,
         habit: Habit,
@@ -278,7 +278,7 @@ fn owned(words: &[&str]) -> Vec<String> {
 
 /// The program, and what passes lines to it and back: its control port may be in a network
 /// that is not reached from here.
-fn baresip(place: &Place<'_>, wants: &Wants<'_>) -> (Option<Running>, Vec<String>) {
+fn baresip(place: &Site<'_>, wants: &Wants<'_>) -> (Option<Running>, Vec<String>) {
     let Wants {
         home,
         server,
@@ -321,7 +321,7 @@ fn baresip(place: &Place<'_>, wants: &Wants<'_>) -> (Option<Running>, Vec<String
     (Some(program), owned(&["bash", "-c", &relay]))
 }
 
-fn linphone(place: &Place<'_>, wants: &Wants<'_>) -> Vec<String> {
+fn linphone(place: &Site<'_>, wants: &Wants<'_>) -> Vec<String> {
     let Wants {
         home,
         server,
@@ -391,7 +391,7 @@ pub(crate) fn script(name: &str, wants: &serde_json::Value) -> Vec<String> {
     ]
 }
 
-fn python(name: &str, place: &Place<'_>, wants: &Wants<'_>) -> Vec<String> {
+fn python(name: &str, place: &Site<'_>, wants: &Wants<'_>) -> Vec<String> {
     let wants = serde_json::json!({
         "user": wants.name, "password": wants.password, "domain": DOMAIN, "server": wants.server,
         "transport": wants.transport, "address": place.address, "port": 5070, "ca": place.ca,
@@ -405,7 +405,7 @@ fn python(name: &str, place: &Place<'_>, wants: &Wants<'_>) -> Vec<String> {
     script(name, &wants)
 }
 
-fn jain(place: &Place<'_>, wants: &Wants<'_>) -> Vec<String> {
+fn jain(place: &Site<'_>, wants: &Wants<'_>) -> Vec<String> {
     let jars = format!("{}/*", installed().join("java").display());
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/JainPhone.java");
     let (host, port) = wants.server.split_once(':').unwrap();
@@ -418,7 +418,7 @@ fn jain(place: &Place<'_>, wants: &Wants<'_>) -> Vec<String> {
     .concat()
 }
 
-fn sipgo(place: &Place<'_>, wants: &Wants<'_>) -> Vec<String> {
+fn sipgo(place: &Site<'_>, wants: &Wants<'_>) -> Vec<String> {
     let program = installed().join("sipgo").display().to_string();
     [
         owned(&[&program, place.address, "5070", &wants.server]),

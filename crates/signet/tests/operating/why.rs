@@ -81,7 +81,7 @@ fn answered(socket: &UdpSocket) -> u16 {
 }
 
 /// What is sent from where, and what comes of it.
-type Way = (
+type RefusalCase = (
     &'static str,
     (&'static str, &'static str),
     &'static str,
@@ -89,7 +89,7 @@ type Way = (
     (u16, &'static str),
 );
 
-const WAYS: [Way; 15] = [
+const WAYS: [RefusalCase; 15] = [
     (
         PEER,
         ("MESSAGE", "sip:nobody@example.com"),

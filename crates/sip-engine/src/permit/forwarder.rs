@@ -1,5 +1,5 @@
 //! Who forwards his calls answers for where they go: the proof that a user of ours does, and on
-//! whose account a call is led on.
+//! whose account a call is retargeted.
 
 use std::sync::Arc;
 
@@ -91,7 +91,7 @@ impl Permit {
         )
     }
 
-    /// The permit of a call for help, and the bare number that it is for: it is led on wherever the
+    /// The permit of a call for help, and the bare number that it is for: it is retargeted wherever the
     /// operator leads that, by aliases and by routes, past every permission. `None` for other calls,
     /// and for who may not.
     pub(crate) fn for_help(&self, rules: &NumberRules, uri: &Uri<'_>) -> Option<(Self, String)> {

@@ -14,8 +14,8 @@ use sip_txn::{ClientId, ServerId};
 use smallvec::SmallVec;
 use wheel::TimerId;
 
-use super::lead::Divert;
 use super::outcome::Outcome;
+use super::retarget::Divert;
 use super::route::Routed;
 use crate::media::ContextMedia;
 use crate::people::Person;

@@ -1,4 +1,4 @@
-//! What a call says of how it was led on before, and what is said of it here: Diversion (RFC 5806)
+//! What a call says of how it was retargeted before, and what is said of it here: Diversion (RFC 5806)
 //! and History-Info (RFC 7044).
 
 use sip_msg::header::{NameAddr, elements};
@@ -6,7 +6,7 @@ use sip_msg::{HeaderName, Message, Method};
 
 use crate::people::When;
 
-/// How often a call was led on before it came here, as far as it says so.
+/// How often a call was retargeted before it came here, as far as it says so.
 pub(super) fn times_diverted(request: &Message) -> u8 {
     if request.method() != Method::Invite {
         return 0;
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_that_a_call_was_led_on_is_counted() {
+    fn what_says_that_a_call_was_retargeted_is_counted() {
         for (lines, times) in [
             ("", 0),
             ("Diversion: <sip:a@x>;reason=unconditional\r\n", 1),

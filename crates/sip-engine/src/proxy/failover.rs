@@ -7,7 +7,7 @@ use sip_msg::{HeaderName, Message};
 use super::context::{Context, Key, Progress, TargetKind};
 use super::outcome::Outcome;
 use crate::effect::Effect;
-use crate::gateways::{Change, Place, Why};
+use crate::gateways::{Change, GatewayAddress, Why};
 use crate::refusal::Reason;
 use crate::timer::Timer;
 use crate::{Now, Outputs, Shard};
@@ -69,7 +69,7 @@ impl Shard {
         now: Now,
         context: &Context,
         at: usize,
-        place: Place,
+        place: GatewayAddress,
         (why, for_ms): (Why, u64),
         out: &mut Outputs,
     ) {
@@ -104,7 +104,7 @@ impl Shard {
         now: Now,
         context: &Context,
         at: usize,
-        place: Place,
+        place: GatewayAddress,
         response: &Message,
         out: &mut Outputs,
     ) {
@@ -173,7 +173,7 @@ impl Shard {
     /// Counts that a gateway is passed over, or is used again, and has it told.
     pub(crate) fn tell_of_gateway(
         &mut self,
-        (transport, addr): Place,
+        (transport, addr): GatewayAddress,
         name: Box<str>,
         change: Change,
         out: &mut Outputs,

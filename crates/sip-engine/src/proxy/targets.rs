@@ -83,7 +83,7 @@ impl Shard {
         let skips_drained = self.gateways.has_drained() && request.to_tag().is_none();
         let is_led = self.has_people && (uri.scheme == Scheme::Tel || self.own.is_own_uri(&uri));
         if is_led || is_help {
-            return self.lead(now, request, &uri, permit, skips_drained, found);
+            return self.retarget(now, request, &uri, permit, skips_drained, found);
         }
         if uri.scheme == Scheme::Tel {
             return self.tel_targets(now, &uri, permit, skips_drained, found);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use invariant::broken;
-use sip_limit::concurrent::{Owner, Place};
+use sip_limit::concurrent::{CountedCall, Owner};
 use sip_locate::Rank;
 use sip_msg::{Message, Uri};
 use smallvec::SmallVec;
@@ -348,7 +348,7 @@ impl Shard {
         &self,
         payer: &Person,
         request: Option<&Message>,
-    ) -> Result<[Place; 2], Outcome> {
+    ) -> Result<[CountedCall; 2], Outcome> {
         let from = request.and_then(|request| request.from().ok()?.uri());
         let caller: Vec<u8> = from.iter().flat_map(Uri::user_bytes).collect();
         let (name, realm) = (&*payer.name, payer.realm.as_bytes());
@@ -360,7 +360,7 @@ impl Shard {
     }
 
     /// A place among the calls of a user who may have so many and no more.
-    pub(crate) fn place_of(&self, person: &Person) -> Option<Place> {
+    pub(crate) fn place_of(&self, person: &Person) -> Option<CountedCall> {
         let max = person.calls_max(&self.settings.numbers);
         let owner = Owner::User(&person.name, person.realm.as_bytes());
         self.shared.rates.calls().take(owner, max)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sip_limit::Place;
+use sip_limit::CountedCall;
 use sip_msg::header::NameAddr;
 use sip_msg::{Message, Method, Uri};
 
@@ -77,7 +77,7 @@ impl Shard {
         followed: Option<Followed>,
         request: &Message,
         source: Source,
-        places: Vec<Arc<Place>>,
+        places: Vec<Arc<CountedCall>>,
     ) -> Followed {
         let mut followed = followed.unwrap_or_else(|| Followed {
             record: self.new_record(now, request, source, ("", Box::default())),
@@ -187,7 +187,7 @@ impl Shard {
         context: &mut Context,
         number: usize,
         response: &Message,
-        places: Vec<Arc<Place>>,
+        places: Vec<Arc<CountedCall>>,
         out: &mut Outputs,
     ) {
         if !places.is_empty()

@@ -14,7 +14,7 @@ use wheel::TimerId;
 
 use super::spread::shard_at;
 use crate::effect::Effect;
-use crate::gateways::{Change, Place, Why};
+use crate::gateways::{Change, GatewayAddress, Why};
 use crate::hops::of_next_hop;
 use crate::park::Parked;
 use crate::proxy::context::Owner;
@@ -73,7 +73,7 @@ struct Turn {
 
 struct UnderWay {
     probed: Arc<Probed>,
-    place: Place,
+    place: GatewayAddress,
     client: ClientId,
     timer: TimerId,
 }

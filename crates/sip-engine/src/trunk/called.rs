@@ -124,7 +124,7 @@ impl Shard {
         if self.has_people {
             let skips_drained = self.gateways.has_drained();
             let request = &job.request;
-            return match self.lead(now, request, &uri, permit, skips_drained, found) {
+            return match self.retarget(now, request, &uri, permit, skips_drained, found) {
                 Targets::Absent => Targets::Answer(Outcome::NotRegistered),
                 targets => targets,
             };

@@ -46,7 +46,7 @@ struct Account<'a> {
     caller_id: Option<&'a str>,
     /// The user who was called and forwards the call.
     payer: Option<&'a str>,
-    /// The lines that are added to the copy because it was led on.
+    /// The lines that are added to the copy because it was retargeted.
     added: &'a [u8],
 }
 

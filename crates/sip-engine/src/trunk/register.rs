@@ -72,9 +72,9 @@ struct Kept {
     /// Host and port of the contact as it was written last.
     place: Vec<u8>,
     /// Where the contact is bound.
-    good: Option<Way>,
+    good: Option<MemberAddress>,
     /// Where to try in this round, beside the way at hand: addresses, then members.
-    ways: VecDeque<Way>,
+    ways: VecDeque<MemberAddress>,
     members: VecDeque<NextHop>,
     resolving: Option<(ParkId, Arc<str>)>,
     under_way: Option<UnderWay>,
@@ -86,7 +86,7 @@ struct Kept {
 
 /// An address of a member.
 #[derive(Clone)]
-struct Way {
+struct MemberAddress {
     host: Arc<str>,
     hop: Hop,
 }
@@ -94,7 +94,7 @@ struct Way {
 struct UnderWay {
     number: u32,
     client: ClientId,
-    way: Way,
+    way: MemberAddress,
     timer: TimerId,
     has_contact: bool,
 }
@@ -132,7 +132,7 @@ impl Kept {
     /// Adds an address, unless it is the one that is tried first.
     fn add_way(&mut self, host: &Arc<str>, hop: Hop) {
         if self.good.as_ref().is_none_or(|good| good.hop != hop) {
-            self.ways.push_back(Way {
+            self.ways.push_back(MemberAddress {
                 host: Arc::clone(host),
                 hop,
             });

@@ -1,8 +1,8 @@
 //! Trunks of a house with users: who may call what over them, what they show of whom, and where a
-//! provider's calls are led on.
+//! provider's calls are retargeted.
 
 use sip_engine::numbers::Permission;
-use sip_engine::routes::Way;
+use sip_engine::routes::RouteOption;
 
 use super::called::call_in;
 use super::*;
@@ -125,7 +125,7 @@ fn by_a_gateway_that_is_no_trunk_a_strangers_word_on_who_forwards_goes_as_little
 }
 
 #[test]
-fn a_providers_calls_are_led_on_by_aliases_and_forwards() {
+fn a_providers_calls_are_retargeted_by_aliases_and_forwards() {
     let book = || {
         book()
             .alias("+4930777", &[(BOB, 1_000)])
@@ -294,7 +294,7 @@ fn help_is_called_over_a_trunk_whose_password_is_refused_and_its_challenge_answe
 fn a_trunk_whose_password_is_refused_is_the_last_way_to_help() {
     let mut house = house_with(book(), trunk(), |settings| {
         settings.routes.groups.push(group("other", OTHER));
-        let way = |group, cost| Way {
+        let way = |group, cost| RouteOption {
             group,
             cost,
             when: None,
@@ -319,7 +319,7 @@ fn a_trunk_has_no_more_calls_than_it_may_and_the_next_way_follows_where_it_is_re
     let second = house.call("carol", OUTSIDE);
     saw_status(&mut house, second, 503, Reason::GroupCallsMax);
 
-    let way = |group, cost| Way {
+    let way = |group, cost| RouteOption {
         group,
         cost,
         when: None,

@@ -48,7 +48,7 @@ pub(super) enum What {
 
 /// Where a look-up is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum LookupStage {
     /// In a queue, and somebody waits for it.
     Queued,
     /// To renew what the cache holds; nobody waits for it.
@@ -60,7 +60,7 @@ pub(super) enum Place {
 /// A row to be asked for, and who waits for it.
 pub(super) struct Lookup {
     pub(super) what: What,
-    pub(super) place: Place,
+    pub(super) place: LookupStage,
     /// The oldest question.
     pub(super) since_us: u64,
     /// How often its batch has failed.
@@ -198,7 +198,8 @@ impl<T> Table<T> {
             None => Taken::Alone,
         };
         let (what, joins) = (asking.what, asking.joins);
-        let Some(name) = open.or_else(|| self.new_lookup(now_us, what, Place::Refresh, joins))
+        let Some(name) =
+            open.or_else(|| self.new_lookup(now_us, what, LookupStage::Refresh, joins))
         else {
             return Taken::Full;
         };
@@ -227,7 +228,7 @@ impl<T> Table<T> {
         lookup.waiters.push(waiter);
         lookup.waiting += 1;
         // It is new, or nobody has waited for it until now.
-        if lookup.place == Place::Refresh {
+        if lookup.place == LookupStage::Refresh {
             lookup.is_alone |= asking.is_alone;
             lookup.since_us = now_us;
             self.enqueue(name, false);
@@ -241,7 +242,7 @@ impl<T> Table<T> {
             return false;
         }
         let what = What::Secrets(subject);
-        match self.new_lookup(now_us, what, Place::Refresh, true) {
+        match self.new_lookup(now_us, what, LookupStage::Refresh, true) {
             Some(name) => {
                 self.refreshes.push_back(name);
                 true
@@ -254,14 +255,14 @@ impl<T> Table<T> {
     fn open(&self, subject: &Subject) -> Option<Name> {
         let last = *self.chains.get(subject)?.last()?;
         let lookup = self.lookups.get(last)?;
-        (lookup.place != Place::Sent).then_some(last)
+        (lookup.place != LookupStage::Sent).then_some(last)
     }
 
     fn new_lookup(
         &mut self,
         now_us: u64,
         what: What,
-        place: Place,
+        place: LookupStage,
         is_chained: bool,
     ) -> Option<Name> {
         let subject = match &what {
@@ -290,7 +291,7 @@ impl<T> Table<T> {
         let Some(lookup) = self.lookups.get_mut(name) else {
             return broken!("what is put into a queue is there");
         };
-        lookup.place = Place::Queued;
+        lookup.place = LookupStage::Queued;
         let queue = match lookup.is_alone {
             true => &mut self.singles,
             false => &mut self.queue,
@@ -311,7 +312,9 @@ impl<T> Table<T> {
             };
             let name = *queue.front()?;
             match self.lookups.get(name) {
-                Some(lookup) if lookup.place == Place::Queued && lookup.is_alone == singles => {
+                Some(lookup)
+                    if lookup.place == LookupStage::Queued && lookup.is_alone == singles =>
+                {
                     return Some(lookup.since_us);
                 }
                 _ => {
@@ -324,7 +327,8 @@ impl<T> Table<T> {
     /// The same, without dropping anything.
     pub(super) fn oldest_us(&self) -> Option<u64> {
         let mut lookups = self.queue.iter().filter_map(|name| self.lookups.get(*name));
-        let first = lookups.find(|lookup| lookup.place == Place::Queued && !lookup.is_alone)?;
+        let first =
+            lookups.find(|lookup| lookup.place == LookupStage::Queued && !lookup.is_alone)?;
         Some(first.since_us)
     }
 
@@ -343,10 +347,10 @@ impl<T> Table<T> {
         let Some(lookup) = self.lookups.get_mut(name) else {
             return broken!("what is sent is there");
         };
-        if lookup.place == Place::Queued {
+        if lookup.place == LookupStage::Queued {
             self.queued[usize::from(lookup.is_alone)] -= 1;
         }
-        lookup.place = Place::Sent;
+        lookup.place = LookupStage::Sent;
     }
 
     /// Takes the next row that nobody waits for.
@@ -354,7 +358,7 @@ impl<T> Table<T> {
         loop {
             let name = self.refreshes.pop_front()?;
             match self.lookups.get(name) {
-                Some(lookup) if lookup.place == Place::Refresh => {
+                Some(lookup) if lookup.place == LookupStage::Refresh => {
                     self.set_sent(name);
                     return Some(name);
                 }
@@ -371,7 +375,7 @@ impl<T> Table<T> {
     /// Takes a look-up out of everything but the queues, which find out.
     pub(super) fn remove(&mut self, name: Name) -> Option<Lookup> {
         let lookup = self.lookups.remove(name)?;
-        if lookup.place == Place::Queued {
+        if lookup.place == LookupStage::Queued {
             self.queued[usize::from(lookup.is_alone)] -= 1;
         }
         if lookup.is_chained

@@ -37,7 +37,7 @@ impl Default for Config {
 
 /// Which of the clients of a process this is: they share the pings.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Place {
+pub struct ClientNumber {
     /// Its number.
     pub index: usize,
     /// How many there are; 0 and 1 mean that there is no other.

@@ -16,7 +16,7 @@ fn config(engines: u16) -> Config {
 
 fn client(config: Config) -> Client {
     let shared = Arc::new(SharedEngines::default());
-    let mut client = Client::new(0, [7; 16], Place::default(), shared, config);
+    let mut client = Client::new(0, [7; 16], ClientNumber::default(), shared, config);
     // The first pings are answered.
     client.handle_timers(10);
     for sent in sent(&mut client) {
@@ -574,7 +574,7 @@ fn a_reload_ends_what_is_at_engines_that_are_gone() {
 #[test]
 fn engines_are_pinged_by_one_client_each() {
     let shared = Arc::new(SharedEngines::default());
-    let place = |index| Place { index, clients: 2 };
+    let place = |index| ClientNumber { index, clients: 2 };
     let client = |index: u8| {
         let key = [index; 16];
         Client::new(0, key, place(index.into()), Arc::clone(&shared), config(3))

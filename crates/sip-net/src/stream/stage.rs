@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use sip_tls::{Handshake, Place, QueuedStep};
+use sip_tls::{Handshake, HandshakeSlot, QueuedStep};
 
 use crate::event::CloseReason;
 
@@ -58,7 +58,7 @@ pub(crate) enum Ending {
 
 /// A TLS handshake.
 pub(crate) struct Pending {
-    pub(crate) place: Place,
+    pub(crate) place: HandshakeSlot,
     pub(crate) begun: Instant,
     /// `None` while a thread has it.
     pub(crate) handshake: Option<Box<Handshake>>,

@@ -183,7 +183,7 @@ impl Server {
     fn media(&self, index: usize, common: &Common, now_ms: u64) -> sip_media::Client {
         let salt = u64::from(self.starts) << 8 | index as u64;
         let mut dice = Dice::new(self.plan.seed ^ salt, 12);
-        let place = sip_media::Place {
+        let place = sip_media::ClientNumber {
             index,
             clients: self.plan.workers,
         };

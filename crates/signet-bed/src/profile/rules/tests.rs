@@ -3,7 +3,7 @@ use super::*;
 fn component(system: &str, thread: &str, image: &str, symbol: &str) -> Component {
     Rules::from_text("rules", RULES_TEXT)
         .unwrap()
-        .component(&Place {
+        .component(&Origin {
             system,
             thread,
             image,
@@ -189,7 +189,7 @@ fn the_first_rule_that_matches_counts() {
     )
     .unwrap();
     let of = |image, symbol| {
-        rules.component(&Place {
+        rules.component(&Origin {
             system: "s",
             thread: "t",
             image,

@@ -23,12 +23,12 @@ const CHANGES_MAX: usize = 1_000;
 /// A place, by the name that the operating system has for its clocks.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub struct Place {
+pub struct ZoneName {
     name: String,
     zone: Zone,
 }
 
-impl TryFrom<String> for Place {
+impl TryFrom<String> for ZoneName {
     type Error = String;
 
     fn try_from(name: String) -> Result<Self, String> {
@@ -209,9 +209,9 @@ mod tests {
             let utc = Zone::default().minute_of_week(unix_ms);
             assert_eq!(zone.minute_of_week(unix_ms), utc + offset_min, "{unix_s}");
         }
-        assert!(Place::try_from("Europe/Berlin".to_owned()).is_ok());
+        assert!(ZoneName::try_from("Europe/Berlin".to_owned()).is_ok());
         assert_eq!(
-            Place::try_from("UTC".to_owned()).unwrap().zone,
+            ZoneName::try_from("UTC".to_owned()).unwrap().zone,
             Zone::default()
         );
         for bad in [
@@ -222,7 +222,7 @@ mod tests {
             "Europe",
             "a b",
         ] {
-            let error = Place::try_from(bad.to_owned()).unwrap_err();
+            let error = ZoneName::try_from(bad.to_owned()).unwrap_err();
             assert!(error.contains("is no time zone"), "{error}");
         }
     }

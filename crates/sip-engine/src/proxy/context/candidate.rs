@@ -9,7 +9,7 @@ use sip_msg::{Flow, Message, Transport};
 use smallvec::SmallVec;
 
 use crate::effect::ParkId;
-use crate::gateways::Place;
+use crate::gateways::GatewayAddress;
 use crate::location::Binding;
 use crate::people::Person;
 use crate::proxy::outcome::Outcome;
@@ -101,7 +101,7 @@ pub(crate) struct Candidate {
     pub(crate) extra: Option<Box<Extra>>,
 }
 
-/// What a target has that was led on, or whose calls are counted.
+/// What a target has that was retargeted, or whose calls are counted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Extra {
     /// The user on whose account it is, where that is not the caller's.
@@ -113,11 +113,11 @@ pub(crate) struct Extra {
     /// Whether it is an emergency number.
     pub(crate) is_emergency: bool,
     /// The places that it has taken among the calls of its group and of whoever pays.
-    pub(crate) group_place: Option<Arc<concurrent::Place>>,
-    pub(crate) payer_place: Option<Arc<concurrent::Place>>,
+    pub(crate) group_place: Option<Arc<concurrent::CountedCall>>,
+    pub(crate) payer_place: Option<Arc<concurrent::CountedCall>>,
     /// Its places among the calls that whoever pays forwards, and that nobody has answered: of
     /// one caller, and of all.
-    pub(crate) forward_places: Option<Arc<[concurrent::Place; 2]>>,
+    pub(crate) forward_places: Option<Arc<[concurrent::CountedCall; 2]>>,
 }
 
 impl Candidate {
@@ -153,7 +153,7 @@ impl Candidate {
     }
 
     /// The places that it has taken, for the call that comes of it.
-    pub(crate) fn take_places(&mut self) -> Vec<Arc<concurrent::Place>> {
+    pub(crate) fn take_places(&mut self) -> Vec<Arc<concurrent::CountedCall>> {
         let Some(extra) = &mut self.extra else {
             return Vec::new();
         };
@@ -222,7 +222,11 @@ impl Candidate {
 
     /// Whether there is another way than the next hop at hand, which is `here`. What is passed
     /// over is none, but for one that would be passed over itself.
-    pub(crate) fn has_other_way(&self, here: Place, is_out: impl Fn(Place) -> bool) -> bool {
+    pub(crate) fn has_other_way(
+        &self,
+        here: GatewayAddress,
+        is_out: impl Fn(GatewayAddress) -> bool,
+    ) -> bool {
         let TargetKind::NextHops {
             hops, at, beside, ..
         } = &self.kind

@@ -9,7 +9,7 @@ use sip_msg::header::{Contact, delta_seconds};
 use sip_msg::{HeaderName, Message};
 use wheel::TimerId;
 
-use super::{Kept, Way};
+use super::{Kept, MemberAddress};
 use crate::effect::Effect;
 use crate::gateways::Why;
 use crate::proxy::failover::pause_ms;
@@ -203,7 +203,7 @@ impl Shard {
     fn note_member(
         &mut self,
         now: Now,
-        way: &Way,
+        way: &MemberAddress,
         came: Result<(u16, bool), Why>,
         pause: Option<u64>,
         out: &mut Outputs,

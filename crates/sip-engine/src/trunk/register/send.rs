@@ -7,7 +7,7 @@ use sip_msg::{ConnId, Method, Target};
 use sip_txn::ClientId;
 use wheel::TimerId;
 
-use super::{UnderWay, Way};
+use super::{MemberAddress, UnderWay};
 use crate::proxy::context::Owner;
 use crate::timer::Timer;
 use crate::trunk::registration::Failure;
@@ -19,7 +19,7 @@ impl Shard {
         &mut self,
         now: Now,
         at: usize,
-        way: Way,
+        way: MemberAddress,
         out: &mut Outputs,
     ) -> bool {
         let hop = &way.hop;

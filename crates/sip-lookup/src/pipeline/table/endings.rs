@@ -5,7 +5,7 @@ use sip_auth::{Algorithm, Subject};
 use slots::Name;
 use smallvec::SmallVec;
 
-use super::{Again, Answered, Answers, Chain, Expired, Lookup, Place, Table, What};
+use super::{Again, Answered, Answers, Chain, Expired, Lookup, LookupStage, Table, What};
 use crate::question::{Outcome, Unavailable};
 
 impl<T> Table<T> {
@@ -33,7 +33,7 @@ impl<T> Table<T> {
         // Whatever made its batch fail may be in this one now.
         if lookup.is_alone && !other.is_alone {
             other.is_alone = true;
-            if other.place == Place::Queued {
+            if other.place == LookupStage::Queued {
                 self.queued[0] -= 1;
                 self.queued[1] += 1;
                 self.singles.push_back(into);
@@ -174,13 +174,13 @@ impl<T> Table<T> {
             lookup.waiting -= 1;
             let is_over = lookup.waiting == 0;
             match lookup.place {
-                Place::Queued => {
+                LookupStage::Queued => {
                     expired.unasked += 1;
                     if is_over {
                         self.remove(waiter.lookup);
                     }
                 }
-                Place::Sent | Place::Refresh => expired.asked += 1,
+                LookupStage::Sent | LookupStage::Refresh => expired.asked += 1,
             }
         }
         expired

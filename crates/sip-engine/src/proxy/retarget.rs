@@ -1,10 +1,10 @@
-//! Where a call leads that is for a name or a number of ours, beyond its own contacts: aliases,
+//! Where a call goes that is for a name or a number of ours, beyond its own contacts: aliases,
 //! numbers that are rewritten, and users who forward their calls
-//! (`docs/decisions/0218-how-a-call-is-led-on.md`).
+//! (`docs/decisions/0218-how-a-call-is-retargeted.md`).
 //!
 //! RFC 3261 16.5 leaves it to an element how it finds the targets of what it is responsible for:
 //! "Any of these mechanisms can be modeled as accessing an abstract Location Service." A call is
-//! led on no more than [`LED_ON_MAX`] times, those counted that Diversion
+//! retargeted no more than [`RETARGETS_MAX`] times, those counted that Diversion
 //! tells of, and over all branches of an alias no more than [`STEPS_MAX`].
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::outcome::Outcome;
 use super::route::Routed;
 use super::targets::{Contacts, Targets};
 use crate::numbers::{Permission, number_of};
-use crate::people::{AliasTarget, LED_ON_MAX, Person, When};
+use crate::people::{AliasTarget, Person, RETARGETS_MAX, When};
 use crate::permit::{Forwarder, Permit, realm_of_host};
 use crate::relay::ChosenBy;
 use crate::settings::Mode;
@@ -31,7 +31,7 @@ const STEPS_MAX: u8 = 64;
 #[derive(Clone, Debug)]
 pub(crate) struct Divert {
     pub(crate) person: Arc<Person>,
-    /// How often the call may still be led on.
+    /// How often the call may still be retargeted.
     left: u8,
     /// What the copies for him say of who forwarded the call before: lines of Diversion.
     diversion: Vec<u8>,
@@ -48,13 +48,13 @@ impl Divert {
 
 /// What a request brings along on its way from name to name.
 #[derive(Clone, Copy)]
-struct Led<'a> {
+struct Retargeting<'a> {
     /// On whose account it is.
     permit: &'a Permit,
-    /// How often it may still be led on.
+    /// How often it may still be retargeted.
     left: u8,
     /// Whether it has been: the Request-URI is another by now.
-    is_led_on: bool,
+    is_retargeted: bool,
     /// Whether it is a call: nothing else is forwarded.
     is_call: bool,
     /// Whether it is for several at once: their own forwards do not count then.
@@ -72,7 +72,7 @@ struct Road<'a> {
     diversion: &'a [u8],
 }
 
-impl<'a> Led<'a> {
+impl<'a> Retargeting<'a> {
     const fn road(&self) -> Road<'a> {
         Road {
             left: self.left,
@@ -84,7 +84,7 @@ impl<'a> Led<'a> {
 
 impl Shard {
     /// Fills in the targets of a request for a URI of ours, or for a number.
-    pub(crate) fn lead(
+    pub(crate) fn retarget(
         &mut self,
         now: Now,
         request: &Message,
@@ -95,22 +95,22 @@ impl Shard {
     ) -> Targets {
         self.steps_left = STEPS_MAX;
         // Without state a CANCEL and an ACK must find what their INVITE found. With it an ACK that
-        // is led on belongs to no call, and nobody pays for it.
+        // is retargeted belongs to no call, and nobody pays for it.
         let is_call = match request.method() {
             Method::Invite => true,
             Method::Cancel | Method::Ack => self.settings.mode == Mode::Stateless,
             _ => false,
         };
-        let led = Led {
+        let so_far = Retargeting {
             permit,
-            left: LED_ON_MAX.saturating_sub(times_diverted(request)),
-            is_led_on: false,
+            left: RETARGETS_MAX.saturating_sub(times_diverted(request)),
+            is_retargeted: false,
             is_call,
             is_member: false,
             skips_drained,
             diversion: &[],
         };
-        self.lead_on(now, uri, &led, found)
+        self.retarget_to(now, uri, &so_far, found)
     }
 
     /// Whether a request is a call for help, which is led as one whatever its sender names beside
@@ -138,21 +138,21 @@ impl Shard {
     /// A call for help: by its number alone, whatever hangs on that, so that no next hop reads
     /// another number in it, and nobody is refused for a `phone-context`.
     /// `None` where it is none, or is led as one by now.
-    fn lead_help(
+    fn retarget_help(
         &mut self,
         now: Now,
         uri: &Uri<'_>,
-        led: &Led<'_>,
+        so_far: &Retargeting<'_>,
         found: &mut Vec<Candidate>,
     ) -> Option<Targets> {
-        if matches!(led.permit, Permit::Emergency(_)) {
+        if matches!(so_far.permit, Permit::Emergency(_)) {
             return None;
         }
-        let (permit, number) = led.permit.for_help(&self.settings.numbers, uri)?;
-        let led = Led {
+        let (permit, number) = so_far.permit.for_help(&self.settings.numbers, uri)?;
+        let so_far = Retargeting {
             permit: &permit,
-            is_led_on: true,
-            ..*led
+            is_retargeted: true,
+            ..*so_far
         };
         let start = found.len();
         let scheme = match uri.scheme {
@@ -173,7 +173,7 @@ impl Shard {
         let Some(bare) = Uri::parse(text.as_bytes()) else {
             return Some(Targets::Answer(Outcome::UnreadableUri));
         };
-        let targets = self.lead_on(now, &bare, &led, found);
+        let targets = self.retarget_to(now, &bare, &so_far, found);
         // Whatever it is led to: no limit counts.
         for candidate in found.iter_mut().skip(start) {
             candidate.extra().is_emergency = true;
@@ -181,11 +181,11 @@ impl Shard {
         Some(targets)
     }
 
-    fn lead_on(
+    fn retarget_to(
         &mut self,
         now: Now,
         uri: &Uri<'_>,
-        led: &Led<'_>,
+        so_far: &Retargeting<'_>,
         found: &mut Vec<Candidate>,
     ) -> Targets {
         let Some(steps_left) = self.steps_left.checked_sub(1) else {
@@ -193,20 +193,20 @@ impl Shard {
         };
         self.steps_left = steps_left;
         match uri.scheme == Scheme::Tel || self.own.is_own_uri(uri) {
-            true => self.lead_name(now, uri, led, found),
-            false => self.lead_away(now, uri, led, found),
+            true => self.retarget_name(now, uri, so_far, found),
+            false => self.retarget_away(now, uri, so_far, found),
         }
     }
 
     /// A name or a number of ours.
-    fn lead_name(
+    fn retarget_name(
         &mut self,
         now: Now,
         uri: &Uri<'_>,
-        led: &Led<'_>,
+        so_far: &Retargeting<'_>,
         found: &mut Vec<Candidate>,
     ) -> Targets {
-        if let Some(targets) = self.lead_help(now, uri, led, found) {
+        if let Some(targets) = self.retarget_help(now, uri, so_far, found) {
             return targets;
         }
         let number = number_of(uri);
@@ -216,18 +216,18 @@ impl Shard {
             // RFC 3261 19.1.6: a number is the same user wherever it is called.
             let domain = settings.domains.first();
             let (Some(number), Some(domain)) = (&number, domain) else {
-                return self.tel_targets(now, uri, led.permit, led.skips_drained, found);
+                return self.tel_targets(now, uri, so_far.permit, so_far.skips_drained, found);
             };
             name.extend_from_slice(format!("sip:{number}@{domain}").as_bytes());
         } else if !crate::aor::write_aor(&settings, &self.own, uri, &mut name) {
-            let (permit, skips_drained) = (led.permit, led.skips_drained);
+            let (permit, skips_drained) = (so_far.permit, so_far.skips_drained);
             return self.other_targets(now, uri, false, permit, skips_drained, found);
         }
         if let Some(targets) = settings.people.alias(&name) {
-            return self.lead_alias(now, targets, led, found);
+            return self.retarget_alias(now, targets, so_far, found);
         }
         let Some(number) = number else {
-            return self.lead_user(now, (uri, uri), led, found);
+            return self.retarget_user(now, (uri, uri), so_far, found);
         };
         let rewritten = settings.numbers.rewritten(&number);
         let written = rewritten.as_deref().unwrap_or(&number);
@@ -238,7 +238,7 @@ impl Shard {
         // One that a rule has made of it is one: behind the digit for a line, perhaps.
         if rewritten.is_some()
             && let Some(bare) = Uri::parse(&spelt(written))
-            && let Some(targets) = self.lead_help(now, &bare, led, found)
+            && let Some(targets) = self.retarget_help(now, &bare, so_far, found)
         {
             return targets;
         }
@@ -246,10 +246,10 @@ impl Shard {
         let spellings = [Some(written), Some(&*number), global.as_deref()];
         for spelling in spellings.into_iter().flatten() {
             if let Some(targets) = settings.people.alias(&spelt(spelling)) {
-                return self.lead_alias(now, targets, led, found);
+                return self.retarget_alias(now, targets, so_far, found);
             }
         }
-        if matches!(led.permit, Permit::Forwarder(_))
+        if matches!(so_far.permit, Permit::Forwarder(_))
             && let Some(user) =
                 self.user_of_number(&[Some(written), Some(&*number), global.as_deref()])
         {
@@ -257,7 +257,7 @@ impl Shard {
                 uri: user.as_bytes().into(),
                 q: 1_000,
             };
-            return self.lead_alias(now, &[target].into(), led, found);
+            return self.retarget_alias(now, &[target].into(), so_far, found);
         }
         let text = match uri.scheme {
             Scheme::Sips => format!("sips:{written}@{domain}"),
@@ -267,13 +267,16 @@ impl Shard {
             return Targets::Answer(Outcome::UnreadableUri);
         };
         // What no rule has made another leaves as it came, and is judged as such.
-        let (ways, is_led_on) = match &rewritten {
+        let (ways, is_retargeted) = match &rewritten {
             Some(_) => ((&named, &named), true),
-            None if uri.scheme == Scheme::Tel => ((&named, uri), led.is_led_on),
-            None => ((uri, uri), led.is_led_on),
+            None if uri.scheme == Scheme::Tel => ((&named, uri), so_far.is_retargeted),
+            None => ((uri, uri), so_far.is_retargeted),
         };
-        let led = Led { is_led_on, ..*led };
-        match (self.lead_user(now, ways, &led, found), uri.scheme) {
+        let so_far = Retargeting {
+            is_retargeted,
+            ..*so_far
+        };
+        match (self.retarget_user(now, ways, &so_far, found), uri.scheme) {
             // Whether a number is a user's is nobody's to know.
             (Targets::Absent, Scheme::Tel) => Targets::Answer(Outcome::NoRouteForNumber),
             (targets, _) => targets,
@@ -299,21 +302,21 @@ impl Shard {
     }
 
     /// An alias is another name for what was called, on the account of whoever calls it.
-    fn lead_alias(
+    fn retarget_alias(
         &mut self,
         now: Now,
         targets: &Arc<[AliasTarget]>,
-        led: &Led<'_>,
+        so_far: &Retargeting<'_>,
         found: &mut Vec<Candidate>,
     ) -> Targets {
-        let Some(left) = led.left.checked_sub(1) else {
+        let Some(left) = so_far.left.checked_sub(1) else {
             return Targets::Answer(Outcome::LedInCircle);
         };
-        let next = Led {
+        let next = Retargeting {
             left,
-            is_led_on: true,
-            is_member: led.is_member || targets.len() > 1,
-            ..*led
+            is_retargeted: true,
+            is_member: so_far.is_member || targets.len() > 1,
+            ..*so_far
         };
         let first = found.len();
         let mut refused = None;
@@ -326,7 +329,7 @@ impl Shard {
             let Some(uri) = Uri::parse(&target.uri) else {
                 continue;
             };
-            match self.lead_on(now, &uri, &next, found) {
+            match self.retarget_to(now, &uri, &next, found) {
                 Targets::Found => {
                     drop_twins(found, start);
                     rank_below(found, start, target.q);
@@ -344,39 +347,39 @@ impl Shard {
 
     /// A user: his phones, or where his calls are forwarded to. Under the first of the names he is
     /// looked up, under the second it leaves where he is none.
-    fn lead_user(
+    fn retarget_user(
         &mut self,
         now: Now,
         (user, uri): (&Uri<'_>, &Uri<'_>),
-        led: &Led<'_>,
+        so_far: &Retargeting<'_>,
         found: &mut Vec<Candidate>,
     ) -> Targets {
-        let forwards = led.is_call && !led.is_member;
+        let forwards = so_far.is_call && !so_far.is_member;
         let person = forwards.then(|| self.person_at(user)).flatten();
         if let Some(person) = &person
             && let Some(forward) = Forwarder::of(person, When::Always)
         {
-            // Who may not call him is not led on by him either.
-            if let Err(outcome) = self.may_call_within(led.permit) {
+            // Who may not call him is not retargeted by him either.
+            if let Err(outcome) = self.may_call_within(so_far.permit) {
                 return Targets::Answer(outcome);
             }
-            return self.lead_forward(now, forward, When::Always, led.road(), found);
+            return self.retarget_forward(now, forward, When::Always, so_far.road(), found);
         }
         let start = found.len();
         let contacts = self.contact_targets(now, user, found);
         if found.len() > start {
-            if let Err(outcome) = self.may_call_within(led.permit) {
+            if let Err(outcome) = self.may_call_within(so_far.permit) {
                 found.truncate(start);
                 return Targets::Answer(outcome);
             }
-            add_diversion(found, start, led.diversion);
+            add_diversion(found, start, so_far.diversion);
             let person = person.filter(|person| person.forwards.are_later());
             self.divert = person.map(|person| {
                 Box::new(Divert {
                     person,
-                    left: led.left,
-                    diversion: led.diversion.to_vec(),
-                    skips_drained: led.skips_drained,
+                    left: so_far.left,
+                    diversion: so_far.diversion.to_vec(),
+                    skips_drained: so_far.skips_drained,
                 })
             });
             return Targets::Found;
@@ -384,7 +387,7 @@ impl Shard {
         // All his contacts were in the set before: as one of several who are called, or because
         // the call has come back to him. RFC 3261 16.5: "any given URI MUST NOT be added to the
         // set more than once."
-        match (contacts, led.is_member) {
+        match (contacts, so_far.is_member) {
             (Contacts::There, true) => return Targets::Answer(Outcome::Absent),
             (Contacts::There, false) => return Targets::Answer(Outcome::LedInCircle),
             _ => {}
@@ -392,20 +395,20 @@ impl Shard {
         if let Some(person) = &person
             && let Some(forward) = Forwarder::of(person, When::NoAnswer)
         {
-            if let Err(outcome) = self.may_call_within(led.permit) {
+            if let Err(outcome) = self.may_call_within(so_far.permit) {
                 return Targets::Answer(outcome);
             }
-            return self.lead_forward(now, forward, When::NoAnswer, led.road(), found);
+            return self.retarget_forward(now, forward, When::NoAnswer, so_far.road(), found);
         }
         let is_registered = contacts != Contacts::None;
-        let (permit, skips_drained) = (led.permit, led.skips_drained);
+        let (permit, skips_drained) = (so_far.permit, so_far.skips_drained);
         let targets = self.other_targets(now, uri, is_registered, permit, skips_drained, found);
-        keep_uri(found, start, uri, led);
+        keep_uri(found, start, uri, so_far);
         targets
     }
 
     /// A user forwards the call: from here on it is on his account.
-    fn lead_forward(
+    fn retarget_forward(
         &mut self,
         now: Now,
         (forwarder, to): (Forwarder, Arc<[u8]>),
@@ -424,17 +427,17 @@ impl Shard {
         let mut diversion = Vec::new();
         write_diversion(&person.aor, when, &mut diversion);
         diversion.extend_from_slice(road.diversion);
-        let led = Led {
+        let so_far = Retargeting {
             permit: &permit,
             left,
-            is_led_on: true,
+            is_retargeted: true,
             is_call: true,
             is_member: false,
             skips_drained: road.skips_drained,
             diversion: &diversion,
         };
         let start = found.len();
-        let targets = self.lead_on(now, &uri, &led, found);
+        let targets = self.retarget_to(now, &uri, &so_far, found);
         for candidate in found.iter_mut().skip(start) {
             let extra = candidate.extra();
             // Who forwards it on pays for that.
@@ -457,21 +460,21 @@ impl Shard {
     }
 
     /// Somebody elsewhere, to whom an alias or a forward leads.
-    fn lead_away(
+    fn retarget_away(
         &mut self,
         now: Now,
         uri: &Uri<'_>,
-        led: &Led<'_>,
+        so_far: &Retargeting<'_>,
         found: &mut Vec<Candidate>,
     ) -> Targets {
-        if !led.permit.may_relay() {
+        if !so_far.permit.may_relay() {
             return Targets::Answer(Outcome::NotRelayed);
         }
-        if let Err(outcome) = self.may_leave(led.permit, uri) {
+        if let Err(outcome) = self.may_leave(so_far.permit, uri) {
             return Targets::Answer(outcome);
         }
         let start = found.len();
-        let (permit, skips_drained) = (led.permit, led.skips_drained);
+        let (permit, skips_drained) = (so_far.permit, so_far.skips_drained);
         let by_table = match permit.may_use_routes() {
             true => self.domain_targets(now, uri, permit, skips_drained, found),
             false => None,
@@ -484,8 +487,8 @@ impl Shard {
             }
             Targets::Found
         });
-        keep_uri(found, start, uri, led);
-        add_diversion(found, start, led.diversion);
+        keep_uri(found, start, uri, so_far);
+        add_diversion(found, start, so_far.diversion);
         targets
     }
 
@@ -537,7 +540,7 @@ impl Shard {
         self.steps_left = STEPS_MAX;
         let start = context.candidates.len();
         let mut candidates = std::mem::take(&mut context.candidates);
-        let targets = self.lead_forward(now, forward, when, road, &mut candidates);
+        let targets = self.retarget_forward(now, forward, when, road, &mut candidates);
         context.candidates = candidates;
         if targets != Targets::Found {
             context.candidates.truncate(start);
@@ -605,13 +608,15 @@ fn rank_below(found: &mut [Candidate], start: usize, q: u16) {
 }
 
 /// The Request-URI of copies that go by the tables, where it is not the request's any more.
-fn keep_uri(found: &mut [Candidate], start: usize, uri: &Uri<'_>, led: &Led<'_>) {
+fn keep_uri(found: &mut [Candidate], start: usize, uri: &Uri<'_>, so_far: &Retargeting<'_>) {
     for candidate in found.iter_mut().skip(start) {
-        if led.is_led_on && matches!(&candidate.kind, TargetKind::NextHops { user: None, .. }) {
+        if so_far.is_retargeted
+            && matches!(&candidate.kind, TargetKind::NextHops { user: None, .. })
+        {
             candidate.extra().uri = Some(uri.raw.into());
         }
     }
-    add_diversion(found, start, led.diversion);
+    add_diversion(found, start, so_far.diversion);
 }
 
 fn add_diversion(found: &mut [Candidate], start: usize, diversion: &[u8]) {

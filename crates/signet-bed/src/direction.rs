@@ -35,7 +35,7 @@ pub struct Conditions {
 
 /// One direction. All streams in it share its rate.
 #[derive(Clone, Debug)]
-pub struct Way {
+pub struct Direction {
     conditions: Conditions,
     random: Rng,
     /// When everything that was given to it so far has been sent: a token bucket as deep as
@@ -50,7 +50,7 @@ pub(crate) struct Passage {
     pub(crate) retransmissions: u32,
 }
 
-impl Way {
+impl Direction {
     /// A way; the same seed draws the same.
     pub fn new(conditions: Conditions, seed: u64) -> Self {
         Self {
@@ -188,20 +188,20 @@ mod tests {
 
     #[test]
     fn half_of_the_round_trip_each_way() {
-        let mut way = Way::new(conditions(), 1);
+        let mut way = Direction::new(conditions(), 1);
         assert_eq!(way.stream(7, 0, 100, 0).due_ns, 15 * MS + 7);
         assert_eq!(way.datagram(7, 100), Some(15 * MS + 7));
     }
 
     #[test]
     fn nothing_is_sent_before_the_connection_is_up() {
-        let mut way = Way::new(conditions(), 1);
+        let mut way = Direction::new(conditions(), 1);
         assert_eq!(way.stream(7, 30 * MS, 100, 0).due_ns, 45 * MS);
     }
 
     #[test]
     fn jitter_comes_on_top_and_is_bounded() {
-        let mut way = Way::new(
+        let mut way = Direction::new(
             Conditions {
                 jitter_ns: 2 * MS,
                 ..conditions()
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn the_rate_is_shared_and_counts_headers() {
         // 1 Mbit/s: a bit a microsecond.
-        let mut way = Way::new(
+        let mut way = Direction::new(
             Conditions {
                 rtt_ns: 0,
                 rate_bits_per_s: Some(1_000_000),
@@ -239,7 +239,7 @@ mod tests {
             loss: 0.2,
             ..conditions()
         };
-        let mut way = Way::new(lossy, 3);
+        let mut way = Direction::new(lossy, 3);
         let lost = (0..10_000).filter(|_| way.datagram(0, 9).is_none()).count();
         assert!((1_800..2_200).contains(&lost), "{lost}");
 
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn a_read_is_cut_by_the_rate_into_whole_packets() {
         let with = |rate_bits_per_s| {
-            Way::new(
+            Direction::new(
                 Conditions {
                     rate_bits_per_s,
                     ..conditions()
