@@ -16,6 +16,10 @@ const APPLICATION_ID: i32 = 0x5367_6e74;
 /// How long a statement waits for another process's lock before it fails.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How long opening waits for others that make or close the file, each of which
+/// forces it to a disk that may be slow.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// How long opening waits before it tries again.
 const BUSY_RETRY: Duration = Duration::from_millis(5);
 
@@ -108,7 +112,7 @@ impl Database {
     /// schema up to date.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         Self::prepare_file(path).map_err(|error| error.of(path))?;
-        let give_up = Instant::now() + BUSY_TIMEOUT;
+        let give_up = Instant::now() + OPEN_TIMEOUT;
         loop {
             match Self::connect(path) {
                 // SQLite answers "busy" at once, without its own waiting, where two

@@ -106,7 +106,7 @@ fn agents_register_and_call_each_other_by_passwords() {
     let folder = TestDir::new("load-ws-agents");
     let server = serve(folder.path(), "");
     let data = folder.path().join("data");
-    for number in 1..=6 {
+    for number in 1..=12 {
         add_user(
             &data,
             &format!("user{number}"),
@@ -127,7 +127,7 @@ fn agents_register_and_call_each_other_by_passwords() {
             "--domain",
             DOMAIN,
             "--agents",
-            "6",
+            "12",
             "--user",
             "user{n}",
             "--password",
@@ -153,8 +153,8 @@ fn agents_register_and_call_each_other_by_passwords() {
         let call = [&["call"], &common[..], &pairs].concat();
         let (result, said) = load(folder.path(), &call);
         called(&result, &said, 24);
-        assert_eq!(result.counters.get("agents_ready"), Some(&6), "{said}");
-        let opened = if connection == "one" { 1 } else { 6 };
+        assert_eq!(result.counters.get("agents_ready"), Some(&12), "{said}");
+        let opened = if connection == "one" { 1 } else { 12 };
         let count = result.counters.get("connections_opened");
         assert_eq!(count, Some(&opened), "{said}");
     }
