@@ -80,6 +80,47 @@ fn the_listener_says_what_it_is_worth_wherever_it_is_asked() {
 }
 
 #[test]
+fn suites_may_be_chosen_and_what_the_engine_has_not_is_refused_with_its_line() {
+    let folder = TestDir::new("legacy-config");
+    let ca = TestCa::new();
+    let pair = ca.issue_with(&["127.0.0.1"], KeyKind::Rsa2048);
+    write_pair(folder.path(), "rsa", &pair);
+    let config = folder.path().join("signet.toml");
+    let write = |security: &str| {
+        let whole = format!(
+            "version = 1\n[[listen]]\non = \"tls:127.0.0.1:0\"\nname = \"legacy\"\n\
+             [listen.security]\ncertificate = \"rsa.pem\"\nkey = \"rsa.key\"\n{security}\n"
+        );
+        fs::write(&config, whole).unwrap();
+    };
+    for (security, offered, left_out) in [
+        ("suites = [\"AES128-SHA\"]", AES, TRIPLE_DES),
+        (
+            "suites = [\"TLS_RSA_WITH_3DES_EDE_CBC_SHA\"]",
+            TRIPLE_DES,
+            AES,
+        ),
+    ] {
+        write(security);
+        succeed(&["check", text(&config)], "");
+        let report = succeed(&["tls", "--config", text(&config)], "");
+        assert!(report.contains(offered), "{report}");
+        assert!(!report.contains(left_out), "{report}");
+    }
+    for (security, key) in [
+        ("engine = \"legacy\"\nversions = [\"1.3\"]", "versions"),
+        (
+            "suites = [\"AES128-SHA\", \"TLS_AES_128_GCM_SHA256\"]",
+            "suites",
+        ),
+    ] {
+        write(security);
+        let error = fail(&["check", text(&config)], "");
+        assert!(error.contains(&format!("| {key} = ")), "{error}");
+    }
+}
+
+#[test]
 fn a_certificate_without_an_rsa_key_is_refused_before_the_start() {
     let folder = TestDir::new("legacy-key");
     let ca = TestCa::new();

@@ -29,21 +29,28 @@ const POLL: Duration = Duration::from_millis(20);
 const TOLD: usize = 10;
 
 /// What takes about twenty seconds and more, the longest first: what begins last is waited for.
-const LONG: [&str; 14] = [
+const LONG: [&str; 21] = [
+    "sip-sim::hostile",
+    "sip-sim::simulation",
+    "signet::clients",
     "signet::torture",
-    "signet::operating",
+    "signet::package",
+    "signet::office",
     "signet::calls",
     "signet::tls",
+    "signet::operating",
+    "sip-userdb::servers",
+    "signet::load",
+    "signet::users_elsewhere",
     "signet::load_workers",
     "signet::nat",
-    "signet::load",
     "signet::kill",
-    "signet::package",
     "sip-net::sockets",
-    "signet::users_elsewhere",
     "signet-bench::demo",
     "signet-load::openssl",
     "signet-sipp::beside_sipp",
+    "signet::media",
+    "sip-lookup::model",
 ];
 
 /// What must not run beside others.

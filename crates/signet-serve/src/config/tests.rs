@@ -377,29 +377,6 @@ fn a_build_without_the_legacy_engine_names_the_feature() {
     }
 }
 
-#[cfg(feature = "legacy-tls")]
-#[test]
-fn a_listener_named_legacy_offers_what_the_legacy_engine_has() {
-    for (_, line) in LEGACY_WAYS {
-        let config = parse(&legacy_listener("name = \"legacy\"", line)).unwrap();
-        let security = &config.listen[0].security;
-        assert_eq!(security.tls_engine(), sip_tls::TlsEngine::Legacy);
-        let suites = security.tls_suites();
-        let all = line.starts_with("engine");
-        assert_eq!(suites.len(), if all { 2 } else { 1 }, "{suites:?}");
-    }
-    for (line, what) in [
-        ("engine = \"legacy\"\nversions = [\"1.3\"]", "versions"),
-        (
-            "suites = [\"AES128-SHA\", \"TLS_AES_128_GCM_SHA256\"]",
-            "suites",
-        ),
-    ] {
-        let error = error_of(&legacy_listener("name = \"legacy\"", line));
-        assert!(error.contains(&format!("| {what} = ")), "{error}");
-    }
-}
-
 #[test]
 fn stores_of_users() {
     let users = "version = 1\n[users]\n";
