@@ -239,7 +239,7 @@ fn a_running_server_shows_what_passes_to_who_asks() {
     let place = ["--data", text(&data)];
     let pcap = folder.path().join("bob.pcapng");
     let of_alice = [&place[..], &["--user", "alice@example.com"]].concat();
-    let of_bob = ["--user", "bob", "--seconds", "1", "--pcap", text(&pcap)];
+    let of_bob = ["--user", "bob", "--seconds", "10", "--pcap", text(&pcap)];
     let elsewhere = [&place[..], &["--address", "192.0.2.0/24"]].concat();
     let (_alice, shown) = trace(folder.path(), "alice.txt", &of_alice);
     let (_elsewhere, nothing) = trace(folder.path(), "elsewhere.txt", &elsewhere);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::case::Case;
 use crate::normal::{self, Names};
-use crate::support::{DEADLINE, free_port, is_taken};
+use crate::support::{DEADLINE, free_ports, is_taken};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Player {
@@ -167,7 +167,9 @@ impl Side {
 /// Plays a case once.
 pub(crate) fn play(case: &Case, caller: Player, callee: Player) -> Result<Outcome, String> {
     let folder = Folder::new(case);
-    let (caller_port, callee_port) = (free_port(), free_port());
+    // In a row, so that neither has the number behind the other's, which has a name of its own.
+    let caller_port = free_ports(4);
+    let callee_port = caller_port + 2;
     let fill = |options: &str| {
         format!("{options} {}", case.both).replace("CALLEE", &callee_port.to_string())
     };
