@@ -13,6 +13,7 @@ mod error;
 pub mod experiment;
 pub mod generator;
 mod line;
+mod names;
 pub mod page;
 pub mod process;
 pub mod profile;

@@ -161,7 +161,7 @@ fn a_ratio_far_on_one_side_is_yes_or_no() {
     near(ratio.high, (82.0 + 2.0 * half) / (40.0 - half));
     assert_eq!(ratio.repeats, 3);
     for told in [
-        "82.0 us for chain.tls at 100/s",
+        "82.0 us for \"TLS\" at 100/s",
         "40.0 us",
         "2.05 times",
         "1.81 to 2.32",
@@ -350,7 +350,9 @@ fn each_case_is_held_against_the_one_that_it_agrees_with() {
     );
     assert_eq!((answer.verdict, answer.ratio), (Verdict::NotMeasured, None));
     assert!(
-        answer.sentence.contains("outbound.tls"),
+        answer
+            .sentence
+            .contains("\"outbound, TLS\" was not measured"),
         "{}",
         answer.sentence
     );
@@ -426,7 +428,11 @@ fn the_best_of_each_side() {
     results.push(cpu("chain.tcp", &[1.0]));
     let answer = only(&finding(OUTBOUND_BEST), results);
     near(answer.ratio.unwrap().median, 1.5);
-    for told in ["outbound.tcp", "chain.tls", "2 of 2 cases", "at its peak"] {
+    for told in [
+        "\"outbound, TCP\" at its peak",
+        "\"chain, TLS\" at its peak",
+        "2 of 2 cases",
+    ] {
         assert!(answer.sentence.contains(told), "{}", answer.sentence);
     }
 }

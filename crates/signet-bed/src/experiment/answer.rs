@@ -11,6 +11,7 @@ use super::found::{Found, found, is_bounded, unsettled};
 use super::noise::Noise;
 use super::pairs::{Item, Sides};
 use super::pick::Pick;
+use crate::names::Names;
 use crate::record::{CaseResult, Record};
 
 /// What is taken away from a figure may leave nothing, or less, where both are alike within
@@ -128,6 +129,7 @@ impl Finding {
             finding: self,
             experiment,
             record,
+            names: Names::new(experiment, record),
             results: record
                 .results
                 .iter()
@@ -237,6 +239,7 @@ struct Asked<'a> {
     finding: &'a Finding,
     experiment: &'a Experiment,
     record: &'a Record,
+    names: Names<'a>,
     results: Vec<&'a CaseResult>,
 }
 
@@ -262,9 +265,10 @@ impl<'a> Asked<'a> {
                 Err(Without::Missing(why)) => return Err(why),
             }
         }
-        let first = ratios.first().cloned().ok_or_else(|| {
-            cannot.unwrap_or_else(|| format!("no case of `{}` was measured", self.finding.of))
-        })?;
+        let first = ratios
+            .first()
+            .cloned()
+            .ok_or_else(|| cannot.unwrap_or_else(|| self.none_of(&self.finding.of)))?;
         let of_pairs = format!("{} of {of_all} pairs of cases", ratios.len());
         if ratios.len() == 1 {
             return Ok(match of_all {
@@ -374,9 +378,7 @@ impl<'a> Asked<'a> {
         } else {
             sides.max_by(by_median)
         };
-        let mut best = best.ok_or_else(|| {
-            missing.unwrap_or_else(|| format!("no case of `{pick}` was measured"))
-        })?;
+        let mut best = best.ok_or_else(|| missing.unwrap_or_else(|| self.none_of(pick)))?;
         // A peak that may be higher may be the highest; the lowest alone can be higher itself.
         best.open.up |= (is_open || up) && !is_lowest;
         best.open.down |= is_open && is_lowest;
@@ -390,7 +392,7 @@ impl<'a> Asked<'a> {
             .results
             .get(nth)
             .ok_or_else(|| missing("its case was not measured"))?;
-        let id = &result.case.id;
+        let case = self.names.quoted(result);
         let name = &self.finding.figure;
         let noise = Noise::of(self.record.results.iter(), &result.load, name);
         let (interval, is_least) = match (found(self.experiment, result, name), noise) {
@@ -405,7 +407,7 @@ impl<'a> Asked<'a> {
             (Found::Impossible, _) => {
                 let why = self.experiment.reason_against(&result.system, &result.case);
                 let why = why.unwrap_or("the system cannot do it");
-                return Err(Without::Cannot(format!("{id} was not measured: {why}")));
+                return Err(Without::Cannot(format!("{case} was not measured: {why}")));
             }
             (other, _) => return Err(Without::Missing(self.missing(result, &other))),
         };
@@ -420,29 +422,36 @@ impl<'a> Asked<'a> {
         })
     }
 
+    fn none_of(&self, pick: &Pick) -> String {
+        match pick.0.is_empty() {
+            true => "no case was measured".to_owned(),
+            false => format!("no case of \"{}\" was measured", self.names.pick(pick)),
+        }
+    }
+
     /// Why a case has no figure.
     fn missing(&self, result: &CaseResult, found: &Found) -> String {
-        let id = &result.case.id;
+        let case = self.names.quoted(result);
         match found {
             Found::NotSettled => format!(
-                "{id} {} is not settled: its repeats are further apart, or half of their 95% interval is wider, than {}",
+                "{case} {} is not settled: its repeats are further apart, or half of their 95% interval is wider, than {}",
                 at(&result.load),
                 percent(self.experiment.spread_max)
             ),
             Found::InDoubt => {
                 let mut reservations = result.repeats.iter().flat_map(|one| one.reservations());
                 match reservations.next() {
-                    Some(doubt) => format!("{id} {} is in doubt: {doubt}", at(&result.load)),
-                    None => format!("{id} {} is in doubt", at(&result.load)),
+                    Some(doubt) => format!("{case} {} is in doubt: {doubt}", at(&result.load)),
+                    None => format!("{case} {} is in doubt", at(&result.load)),
                 }
             }
             Found::ByThreads => format!(
-                "{id} {} was taken apart by threads alone, which cannot tell these components",
+                "{case} {} was taken apart by threads alone, which cannot tell these components",
                 at(&result.load)
             ),
             Found::Settled(_) | Found::AtLeast(_) | Found::NotMeasured | Found::Impossible => {
                 let why = result.missed.as_deref().unwrap_or("no repeat counts");
-                format!("{id} was not measured: {why}")
+                format!("{case} was not measured: {why}")
             }
         }
     }
@@ -482,9 +491,9 @@ impl<'a> Asked<'a> {
         let (above, below) = (&of.interval, &than.interval);
         if below.low <= 0.0 {
             let what = in_words(&self.finding.figure).what;
-            let id = &than.result.case.id;
+            let case = self.names.quoted(than.result);
             return Err(Without::Missing(format!(
-                "{what} is nothing for {id}, so there is no ratio"
+                "{what} is nothing for {case}, so there is no ratio"
             )));
         }
         Ok(Ratio {
@@ -518,11 +527,12 @@ impl<'a> Asked<'a> {
             let unit = words.unit;
             let value = format!("{end}{value} {unit}").trim_end().to_owned();
             let less = match pick {
-                Some(pick) if is_less => format!(" (less that of {pick})"),
+                Some(pick) if is_less => format!(" (less that of {})", self.names.pick(pick)),
                 _ => String::new(),
             };
             let load = at(&side.result.load);
-            format!("{value} for {} {load}{less}", side.result.case.id)
+            let case = self.names.quoted(side.result);
+            format!("{value} for {case} {load}{less}")
         };
         format!(
             "{}: {}, {}:",

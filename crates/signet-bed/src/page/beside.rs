@@ -4,8 +4,8 @@ use serde::Serialize;
 use signet_page::number;
 
 use super::figures::{Kind, kind_of};
-use super::names::{self, Names};
 use crate::experiment::{Experiment, Found, Load, found, geometric_mean};
+use crate::names::{self, Names};
 use crate::record::{CaseResult, Record, figure};
 
 /// The system that ratios are of.

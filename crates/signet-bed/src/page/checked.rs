@@ -3,8 +3,8 @@
 use serde::Serialize;
 use signet_page::number;
 
-use super::names::{self, Names};
 use crate::experiment::{CheckedRow, CommonRates, Experiment, Outside};
+use crate::names::{self, Names};
 use crate::record::Record;
 
 /// What peaks were held against, for the page.

@@ -3,8 +3,8 @@
 use serde::Serialize;
 use signet_page::number;
 
-use super::names::{self, Names};
 use crate::experiment::{Experiment, Found, Load, counted, found, is_not_full};
+use crate::names::{self, Names};
 use crate::record::{CaseResult, Record, Repeat, figure};
 
 /// Cases that have no figure, or not all repeats, for the same reason.

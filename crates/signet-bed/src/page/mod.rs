@@ -6,7 +6,6 @@ mod drawn;
 pub(crate) mod figures;
 mod machine;
 mod missed;
-mod names;
 mod published;
 #[cfg(test)]
 pub(crate) mod sample;
@@ -19,8 +18,8 @@ use signet_page::Pages;
 use signet_page::chart::Figure;
 
 use crate::experiment::{Answer, Experiment, Finding, Verdict};
+use crate::names::{self, Names};
 use crate::record::Record;
-use names::Names;
 
 pub use together::table;
 

@@ -4,8 +4,8 @@ use serde::Serialize;
 use signet_page::number;
 
 use super::figures::kind_of;
-use super::names::{self, Names};
 use crate::experiment::{At, Experiment, Pick, Published, found, geometric_mean};
+use crate::names::{self, Names};
 use crate::record::{CaseResult, Record};
 
 /// A number of the paper.

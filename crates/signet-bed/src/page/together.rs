@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use super::beside::{self, Beside, Mean};
-use super::names::Names;
 use super::{Head, filled};
 use crate::experiment::Experiment;
+use crate::names::Names;
 use crate::record::Record;
 
 /// An experiment, a record of it, and the name of the record's file.

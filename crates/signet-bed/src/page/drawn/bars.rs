@@ -6,7 +6,7 @@ use signet_page::chart::{Axis, Chart, Content, Datum, Figure, Group, REFERENCE, 
 
 use super::{Sheet, joined};
 use crate::experiment::{Found, counted, found, median};
-use crate::page::names;
+use crate::names;
 use crate::profile::Component;
 use crate::record::{CaseResult, figure};
 

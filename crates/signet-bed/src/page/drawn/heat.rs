@@ -3,7 +3,7 @@
 use signet_page::chart::{Cell, Chart, Field, Figure, Heat};
 
 use super::Sheet;
-use crate::page::names;
+use crate::names;
 use crate::record::CaseResult;
 
 /// A field for each system that has a figure, then the paper's where it printed any; `None`

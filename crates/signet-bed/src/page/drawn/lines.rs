@@ -6,7 +6,7 @@ use signet_page::chart::{Axis, Chart, Datum, Figure, Line, Lines, Point, REFEREN
 
 use super::{Sheet, joined};
 use crate::experiment::{Load, RATE};
-use crate::page::names;
+use crate::names;
 use crate::record::CaseResult;
 
 /// A line's place in the legend: the place of its series, then of its system.

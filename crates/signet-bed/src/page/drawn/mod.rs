@@ -9,8 +9,8 @@ use signet_page::chart::{Datum, Figure};
 use signet_page::number;
 
 use super::figures::{heading, kind_of, unit};
-use super::names::{Names, varied};
 use crate::experiment::{Drawing, DrawingKind, Experiment, Found, Load, Published, RATE, found};
+use crate::names::{self, Names, varied};
 use crate::record::{CaseResult, Record};
 
 /// A drawing, and what is said below it.
@@ -231,10 +231,7 @@ impl Sheet<'_> {
                 "{} {} with {}",
                 number::figure(value * self.drawing.scale),
                 unit(&self.drawing.unit),
-                joined(
-                    &super::names::system(&result.system),
-                    &self.names.case(result)
-                )
+                joined(&names::system(&result.system), &self.names.case(result))
             )
         };
         match (found.first(), found.last()) {

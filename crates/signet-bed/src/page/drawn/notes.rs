@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Sheet;
 use crate::experiment::{Found, counted};
-use crate::page::names;
+use crate::names;
 use crate::profile::Source;
 use crate::record::{CaseResult, figure};
 

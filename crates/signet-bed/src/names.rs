@@ -8,10 +8,10 @@ use crate::experiment::{Experiment, Load, Pick};
 use crate::record::{CaseResult, Record};
 
 /// The labels of a case.
-pub(super) type Labels = BTreeMap<String, String>;
+pub(crate) type Labels = BTreeMap<String, String>;
 
 /// What things are called in a run of an experiment.
-pub(super) struct Names<'a> {
+pub(crate) struct Names<'a> {
     experiment: &'a Experiment,
     /// Axes on which the run has more than one place.
     varied: BTreeSet<&'a str>,
@@ -20,7 +20,7 @@ pub(super) struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    pub(super) fn new(experiment: &'a Experiment, record: &'a Record) -> Self {
+    pub(crate) fn new(experiment: &'a Experiment, record: &'a Record) -> Self {
         let mut systems: Vec<&str> = Vec::new();
         for result in &record.results {
             if !systems.contains(&result.system.as_str()) {
@@ -37,12 +37,12 @@ impl<'a> Names<'a> {
     }
 
     /// The systems of the run.
-    pub(super) fn systems(&self) -> &[&'a str] {
+    pub(crate) fn systems(&self) -> &[&'a str] {
         &self.systems
     }
 
     /// The colour of a system: Signet and Kamailio have theirs on every page.
-    pub(super) fn colour(&self, system: &str) -> usize {
+    pub(crate) fn colour(&self, system: &str) -> usize {
         match system {
             "signet" => 0,
             "kamailio" => 1,
@@ -55,20 +55,20 @@ impl<'a> Names<'a> {
     }
 
     /// An axis for readers.
-    pub(super) fn axis(&self, axis: &str) -> String {
+    pub(crate) fn axis(&self, axis: &str) -> String {
         let known = self.experiment.axes.iter().find(|known| known.name == axis);
         known.map_or_else(|| axis.to_owned(), |known| known.title.clone())
     }
 
     /// A place of an axis for readers.
-    pub(super) fn place(&self, axis: &str, label: &str) -> String {
+    pub(crate) fn place(&self, axis: &str, label: &str) -> String {
         let axis = self.experiment.axes.iter().find(|known| known.name == axis);
         axis.and_then(|axis| axis.values.iter().find(|value| value.name == label))
             .map_or_else(|| label.to_owned(), |value| value.title.clone())
     }
 
     /// The same where the axis is not named beside it: a number says of what it is.
-    pub(super) fn spelt(&self, axis: &str, label: &str) -> String {
+    pub(crate) fn spelt(&self, axis: &str, label: &str) -> String {
         self.said(axis, self.place(axis, label))
     }
 
@@ -81,14 +81,14 @@ impl<'a> Names<'a> {
     }
 
     /// Where a place stands on its axis.
-    pub(super) fn position(&self, axis: &str, label: &str) -> usize {
+    pub(crate) fn position(&self, axis: &str, label: &str) -> usize {
         let axis = self.experiment.axes.iter().find(|known| known.name == axis);
         axis.and_then(|axis| axis.values.iter().position(|value| value.name == label))
             .unwrap_or(usize::MAX)
     }
 
     /// The places of these axes, in the order of the experiment; other axes are left out.
-    pub(super) fn places(&self, labels: &Labels, is_told: impl Fn(&str) -> bool) -> String {
+    pub(crate) fn places(&self, labels: &Labels, is_told: impl Fn(&str) -> bool) -> String {
         let mut told = Vec::new();
         let known = self.experiment.axes.iter().map(|axis| axis.name.as_str());
         let is_known = |name: &&str| self.experiment.axes.iter().any(|axis| axis.name == *name);
@@ -107,7 +107,7 @@ impl<'a> Names<'a> {
     }
 
     /// A case for readers, by what it differs in from others of the run.
-    pub(super) fn case(&self, result: &CaseResult) -> String {
+    pub(crate) fn case(&self, result: &CaseResult) -> String {
         let told = self.places(&result.case.labels, |axis| self.varied.contains(axis));
         if told.is_empty() {
             result.case.id.clone()
@@ -116,8 +116,13 @@ impl<'a> Names<'a> {
         }
     }
 
+    /// The same within a sentence: what it differs in is a list with commas.
+    pub(crate) fn quoted(&self, result: &CaseResult) -> String {
+        format!("\"{}\"", self.case(result))
+    }
+
     /// Picked cases for readers.
-    pub(super) fn pick(&self, pick: &Pick) -> String {
+    pub(crate) fn pick(&self, pick: &Pick) -> String {
         if pick.0.is_empty() {
             return "all cases".to_owned();
         }
@@ -135,7 +140,7 @@ impl<'a> Names<'a> {
 }
 
 /// A system for readers: its name as its authors write it.
-pub(super) fn system(name: &str) -> String {
+pub(crate) fn system(name: &str) -> String {
     match name {
         "signet" => "Signet".to_owned(),
         "kamailio" => "Kamailio".to_owned(),
@@ -146,7 +151,7 @@ pub(super) fn system(name: &str) -> String {
 }
 
 /// A load for readers.
-pub(super) fn load(load: &Load) -> String {
+pub(crate) fn load(load: &Load) -> String {
     match load {
         Load::Peak { failures_max, .. } if *failures_max > 0.0 => {
             format!("peak, {} may fail", number::percent(*failures_max))
@@ -157,7 +162,7 @@ pub(super) fn load(load: &Load) -> String {
 }
 
 /// The axes on which these results have more than one place.
-pub(super) fn varied<'a>(results: impl Iterator<Item = &'a CaseResult>) -> BTreeSet<&'a str> {
+pub(crate) fn varied<'a>(results: impl Iterator<Item = &'a CaseResult>) -> BTreeSet<&'a str> {
     let mut places: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for result in results {
         for (axis, label) in &result.case.labels {
