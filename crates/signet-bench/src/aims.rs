@@ -108,14 +108,15 @@ impl Aims {
     ) {
         let middle = Summary::of(repeats.to_vec()).map(|summary| summary.median);
         self.bar(is_quick, named, middle, (relation, limit), Vec::new());
-        let (Some(middle), Some(bar)) = (middle, self.bars.last_mut()) else {
-            return;
-        };
-        let holds = relation.holds(middle, limit);
-        let agreeing = repeats
-            .iter()
-            .filter(|repeat| relation.holds(**repeat, limit) == holds);
-        if !is_quick && (agreeing.count() as f64) < AGREEING * repeats.len() as f64 {
+        let is_decided = middle.is_none_or(|middle| {
+            let holds = relation.holds(middle, limit);
+            let agrees = |repeat: &&f64| relation.holds(**repeat, limit) == holds;
+            repeats.iter().filter(agrees).count() as f64 >= AGREEING * repeats.len() as f64
+        });
+        if let Some(bar) = self.bars.last_mut()
+            && !is_quick
+            && !is_decided
+        {
             bar.verdict = "not decided".to_owned();
         }
     }

@@ -64,29 +64,33 @@ const fn blocking(processes: u32, batch: u32) -> How {
     How::Blocking { processes, batch }
 }
 
-/// What the model calls it; it does not know the tuner.
-fn setting(how: How) -> Option<Setting> {
+/// What the model calls it.
+fn setting(how: How) -> Setting {
     match how {
-        How::Tuned => None,
-        How::Blocking { processes, batch } => Some(Setting::Blocking {
+        How::Tuned => unreachable!("the model is of fixed values; the tuner changes its own"),
+        How::Blocking { processes, batch } => Setting::Blocking {
             processes: processes as usize,
             batch: batch as usize,
-        }),
+        },
         How::Fixed {
             interval_us,
             batch,
             in_flight,
-        } => Some(Setting::Paced {
+        } => Setting::Paced {
             interval_us,
             batch_max: batch as usize,
             in_flight_max: in_flight as usize,
-        }),
+        },
     }
 }
 
 pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), String> {
     let database = bench.database(Kind::MariaDb, USERS)?;
-    let model = fit(bench, &database)?;
+    let capacities = &CAPACITIES[..bench.sized(CAPACITIES.len(), 1)];
+    let found = in_turns(bench, &database, capacities)?;
+    let (idle, rest) = found.split_at(IDLE.len());
+    let (busy, found) = rest.split_at(BUSY.len());
+    let model = fit(idle, busy)?;
     bench.record.fit = [
         ("round_trip_us", model.round_trip_us),
         ("query_us", model.query_us),
@@ -95,22 +99,15 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), String> {
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into();
-    for &how in CAPACITIES.iter().take(bench.sized(CAPACITIES.len(), 1)) {
-        let Some(setting) = setting(how) else {
-            continue;
-        };
-        let predicted = model.predict(&setting, 1.0).capacity_per_s;
-        let measured = capacity(bench, &database, how, predicted)?;
-        bench.compare(how.name(), "authentications/s", predicted, measured);
+    for (how, &found) in capacities.iter().zip(found) {
+        let predicted = model.predict(&setting(*how), 1.0).capacity_per_s;
+        bench.compare(how.name(), "authentications/s", predicted, found);
     }
     for &(interval_us, rate) in DELAYS.iter().take(bench.sized(DELAYS.len(), 1)) {
         let how = How::Fixed {
             interval_us,
             batch: MANY,
             in_flight: MANY,
-        };
-        let Some(setting) = setting(how) else {
-            continue;
         };
         let base_ms = {
             let server = bench.start_signet(&Users::Embedded)?;
@@ -119,16 +116,13 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), String> {
             found?
         };
         let scene = bench.scene(&database, how.lookups())?;
-        let found_ms = mean_ms(bench, rate)?;
+        let setup_ms = mean_ms(bench, rate)?;
         drop(scene);
+        let added_ms = Summary::of(vec![setup_ms - base_ms]).ok_or("no delay was found")?;
         let what = format!("a batch every {interval_us} us at {rate}/s");
-        let predicted_ms = model.predict(&setting, f64::from(rate)).mean_delay_us / 1_000.0;
-        bench.compare(
-            what,
-            "ms added, mean of a second",
-            predicted_ms,
-            found_ms - base_ms,
-        );
+        let predicted = model.predict(&setting(how), f64::from(rate));
+        let predicted_ms = predicted.mean_delay_us / 1_000.0;
+        bench.compare(what, "ms added, mean of a second", predicted_ms, added_ms);
     }
     let errors = bench.record.model.iter().map(|row| row.error.abs());
     bench.record.bar(
@@ -140,22 +134,73 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), String> {
     Ok(())
 }
 
-fn fit(bench: &Bench<'_>, database: &Database) -> Result<Model, String> {
-    let mut idle = Vec::new();
-    for batch in IDLE {
-        let guess = f64::from(batch) * 1_000.0 / (RTT_MS as f64 + 1.0);
-        let rate = capacity(bench, database, fixed(1, batch), guess)?;
-        eprintln!("model: one in flight, batches of {batch}: {rate:.0}/s");
-        // The next one leaves when the answer is there.
-        idle.push((f64::from(batch), f64::from(batch) * 1e6 / rate));
+/// The rounds in which capacities are searched. The middle of them counts, since a moment in
+/// which the machine stands still ends a search far below the peak.
+const ROUNDS: usize = 3;
+
+/// The capacities of what the model is fitted to, idle and busy, and of what it predicts: each
+/// once in a round, so that a machine that changes its speed does so for all of them.
+fn in_turns(
+    bench: &Bench<'_>,
+    database: &Database,
+    predicted: &[How],
+) -> Result<Vec<Summary>, String> {
+    let mut all: Vec<(How, Vec<f64>)> = fitted()
+        .chain(predicted.iter().copied())
+        .map(|how| (how, Vec::new()))
+        .collect();
+    for round in 1..=bench.sized(ROUNDS, 1) {
+        for (how, rates) in &mut all {
+            let guess_per_s = rates.last().copied().unwrap_or_else(|| guess_per_s(*how));
+            let scene = bench.scene(database, how.lookups())?;
+            let peak = bench.peak(&scene, guess_per_s, Callers::First(USERS))?;
+            drop(scene);
+            eprintln!(
+                "model: round {round}, {}: {:.0}/s",
+                how.name(),
+                peak.rate_per_s
+            );
+            rates.push(peak.rate_per_s);
+        }
     }
-    let mut busy = Vec::new();
-    for batch in BUSY {
-        let rate = capacity(bench, database, fixed(BUSY_IN_FLIGHT, batch), GUESS_PER_S)?;
-        eprintln!("model: kept busy with batches of {batch}: {rate:.0}/s");
-        busy.push((f64::from(batch), rate));
-    }
+    all.into_iter()
+        .map(|(how, rates)| {
+            Summary::of(rates).ok_or_else(|| format!("{}: no peak was found", how.name()))
+        })
+        .collect()
+}
+
+/// What the model is fitted to: [`IDLE`], then [`BUSY`].
+fn fitted() -> impl Iterator<Item = How> {
+    let idle = IDLE.iter().map(|&batch| fixed(1, batch));
+    let busy = BUSY.iter().map(|&batch| fixed(BUSY_IN_FLIGHT, batch));
+    idle.chain(busy)
+}
+
+fn fit(idle: &[Summary], busy: &[Summary]) -> Result<Model, String> {
+    // The next one leaves when the answer is there.
+    let idle = IDLE.iter().zip(idle).map(|(&batch, found)| {
+        let batch = f64::from(batch);
+        (batch, batch * 1e6 / found.median)
+    });
+    let busy = BUSY
+        .iter()
+        .zip(busy)
+        .map(|(&batch, found)| (f64::from(batch), found.median));
+    let (idle, busy): (Vec<_>, Vec<_>) = (idle.collect(), busy.collect());
     Model::fit(&idle, &busy).ok_or_else(|| "the model cannot be fitted".to_owned())
+}
+
+/// Where a peak is looked for first: as if only the round trip bounded it.
+fn guess_per_s(how: How) -> f64 {
+    let together = match how {
+        How::Tuned => f64::INFINITY,
+        How::Blocking { processes, batch } => f64::from(processes) * f64::from(batch),
+        How::Fixed {
+            batch, in_flight, ..
+        } => f64::from(in_flight) * f64::from(batch),
+    };
+    (together * 1_000.0 / (RTT_MS as f64 + 1.0)).min(GUESS_PER_S)
 }
 
 /// The mean set-up delay of calls that come by themselves, once each caller has a nonce.
@@ -178,40 +223,23 @@ fn middle_ms<'a>(seconds: impl Iterator<Item = &'a Second>) -> Option<f64> {
     Summary::of(means.collect()).map(|means| means.median)
 }
 
-/// Searches for each capacity: their middle counts, since a moment in which the machine stands
-/// still ends a search far below the peak.
-const SEARCHES: usize = 3;
-
-/// The peak of one setting.
-fn capacity(
-    bench: &Bench<'_>,
-    database: &Database,
-    how: How,
-    guess_per_s: f64,
-) -> Result<f64, String> {
-    let scene = bench.scene(database, how.lookups())?;
-    let guess_per_s = guess_per_s.min(GUESS_PER_S * 2.0);
-    let mut found = Vec::new();
-    for _ in 0..bench.sized(SEARCHES, 1) {
-        let peak = bench.peak(&scene, guess_per_s, Callers::First(USERS))?;
-        found.push(peak.rate_per_s);
-    }
-    let middle = Summary::of(found).map(|found| found.median);
-    middle.ok_or_else(|| "no peak was found".to_owned())
-}
-
 impl Bench<'_> {
-    fn compare(&mut self, what: String, unit: &str, predicted: f64, measured: f64) {
-        let error = predicted / measured - 1.0;
+    fn compare(&mut self, what: String, unit: &str, predicted: f64, found: Summary) {
+        let error = predicted / found.median - 1.0;
         eprintln!(
-            "model: {what}: {predicted:.1} predicted, {measured:.1} measured, {:+.1}%",
+            "model: {what}: {predicted:.1} predicted, {:.1} measured ({:.1} to {:.1}), {:+.1}%",
+            found.median,
+            found.low,
+            found.high,
             error * 100.0
         );
         self.record.model.push(ModelRow {
             what,
             unit: unit.to_owned(),
             predicted,
-            measured,
+            measured: found.median,
+            low: found.low,
+            high: found.high,
             error,
         });
     }
@@ -223,11 +251,10 @@ mod tests {
 
     #[test]
     fn nothing_that_is_predicted_was_fitted() {
-        let fitted = IDLE.map(|batch| fixed(1, batch)).into_iter();
-        let fitted = fitted.chain(BUSY.map(|batch| fixed(BUSY_IN_FLIGHT, batch)));
-        assert!(fitted.into_iter().all(|how| !CAPACITIES.contains(&how)));
+        assert_eq!(fitted().count(), IDLE.len() + BUSY.len());
+        assert!(fitted().all(|how| !CAPACITIES.contains(&how)));
+        assert!(!CAPACITIES.contains(&How::Tuned));
         assert!(CAPACITIES.len() + DELAYS.len() >= 12);
-        assert!(CAPACITIES.iter().all(|how| setting(*how).is_some()));
     }
 
     #[test]
@@ -238,20 +265,18 @@ mod tests {
             row_us: 50.0,
             workers: 1.0,
         };
-        let of = |how| model.predict(&setting(how).unwrap(), 1.0).capacity_per_s;
-        let idle = IDLE.map(|batch| {
-            (
-                f64::from(batch),
-                f64::from(batch) * 1e6 / of(fixed(1, batch)),
-            )
-        });
-        let busy = BUSY.map(|batch| (f64::from(batch), of(fixed(BUSY_IN_FLIGHT, batch))));
-        let found = Model::fit(&idle, &busy).unwrap();
+        let capacity = |how| model.predict(&setting(how), 1.0).capacity_per_s;
+        let made: Vec<Summary> = fitted()
+            .map(|how| Summary::of(vec![capacity(how)]).unwrap())
+            .collect();
+        let (idle, busy) = made.split_at(IDLE.len());
+        let found = fit(idle, busy).unwrap();
         assert!((found.row_us - 50.0).abs() < 5.0, "{found:?}");
-        let again = found
-            .predict(&setting(fixed(2, 32)).unwrap(), 1.0)
-            .capacity_per_s;
-        assert!((again / of(fixed(2, 32)) - 1.0).abs() < 0.02, "{found:?}");
+        let again = found.predict(&setting(fixed(2, 32)), 1.0).capacity_per_s;
+        assert!(
+            (again / capacity(fixed(2, 32)) - 1.0).abs() < 0.02,
+            "{found:?}"
+        );
     }
 
     #[test]

@@ -290,6 +290,8 @@ mod tests {
                 unit: "ms".to_owned(),
                 predicted: 10.0,
                 measured: 9.0,
+                low: 8.5,
+                high: 9.5,
                 error: 0.111,
             }],
             timing: vec![TimingRow {

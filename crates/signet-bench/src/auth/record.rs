@@ -174,7 +174,13 @@ pub(super) struct ModelRow {
     pub(super) what: String,
     pub(super) unit: String,
     pub(super) predicted: f64,
+    /// The middle of what was measured.
     pub(super) measured: f64,
+    /// The lowest and the highest of it; 0 in a file that has only the middle.
+    #[serde(default)]
+    pub(super) low: f64,
+    #[serde(default)]
+    pub(super) high: f64,
     /// Predicted over measured, less one.
     pub(super) error: f64,
 }
