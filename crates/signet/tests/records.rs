@@ -515,7 +515,7 @@ fn a_server_that_was_killed_starts_on_a_full_disk() {
         let port = free_port();
         let mut server = serve_at(folder.path(), port, table);
         let listeners = data.join("listeners.json");
-        assert!(listeners.exists());
+        wait_until("its addresses", || listeners.exists());
         let spool = || {
             let entries = fs::read_dir(&data).unwrap().map(|of| of.unwrap().path());
             let is_spool = |path: &PathBuf| path.extension().is_some_and(|of| of == "spool");
