@@ -1,4 +1,5 @@
-//! About where a peak is, by ramps: the highest rate before the first second that is not held.
+//! About where a peak is, by ramps: the highest rate before the first second that is not held,
+//! nor the seconds behind it.
 //!
 //! A ramp takes seconds and starts a server once, where [`super::PeakSearch`] takes minutes;
 //! what it finds was held for two seconds and no longer. Where a ramp has no such second the
@@ -32,7 +33,7 @@ pub struct RampConfig {
 pub struct Highest {
     /// The first of the two seconds.
     pub at_s: u64,
-    /// What ended well a second.
+    /// What ended well a second, of what was due in it.
     pub rate_per_s: f64,
     /// Whether a second that is not held follows.
     pub is_bounded: bool,
@@ -113,24 +114,30 @@ impl Ramp {
 }
 
 impl RampConfig {
-    /// The highest rate of two seconds in a row before one that is not held; `None` where that
+    /// The highest rate of two seconds in a row before one that bounds it; `None` where that
     /// comes first. The first second has calls that did not have time to end.
+    ///
+    /// A second that is not held is a bound unless both behind it are held, at rates that are
+    /// higher still: then the machine stood still for a moment, and not the server.
     fn highest(&self, seconds: &[Second]) -> Option<Highest> {
-        let all = seconds.iter().enumerate().skip(1);
-        let held: Vec<&Second> = all
-            .take_while(|(at, second)| self.is_held(seconds, *at, second))
-            .map(|(_, second)| second)
-            .collect();
-        let is_bounded = held.len() + 1 < seconds.len();
+        let is_held = |at: usize| {
+            let second = seconds.get(at);
+            second.is_some_and(|second| self.is_held(seconds, at, second))
+        };
+        let bounds = |at: &usize| !(is_held(*at) || is_held(at + 1) && is_held(at + 2));
+        let bound = (1..seconds.len()).find(bounds);
+        let before = seconds.get(..bound.unwrap_or(seconds.len()))?;
         let mut best: Option<Highest> = None;
-        for pair in held.windows(2) {
+        for (at, pair) in before.windows(2).enumerate().skip(1) {
             let [a, b] = pair else { continue };
-            let rate_per_s = (a.succeeded + b.succeeded) as f64 / 2.0;
-            if rate_per_s > best.map_or(0.0, |best| best.rate_per_s) {
+            // What waited since the second before is not of this one.
+            let rate_per_s = (a.succeeded.min(a.due) + b.succeeded.min(b.due)) as f64 / 2.0;
+            let are_held = is_held(at) && is_held(at + 1);
+            if are_held && rate_per_s > best.map_or(0.0, |best| best.rate_per_s) {
                 best = Some(Highest {
                     at_s: a.at_s,
                     rate_per_s,
-                    is_bounded,
+                    is_bounded: bound.is_some(),
                 });
             }
         }
@@ -186,6 +193,25 @@ mod tests {
             second(5, 900, 0),
         ];
         assert_eq!(found(&seconds), Some((2, 115.0, true)));
+    }
+
+    #[test]
+    fn a_moment_in_which_the_machine_stood_still_is_no_bound() {
+        let ramp = |failed: [u64; 8]| -> Vec<Second> {
+            let seconds = (0..8).zip(failed);
+            seconds
+                .map(|(at_s, failed)| second(at_s, 100 + 10 * at_s - failed, failed))
+                .collect()
+        };
+        let one = ramp([0, 0, 0, 50, 0, 0, 0, 0]);
+        assert_eq!(found(&one), Some((6, 165.0, false)));
+        let then_full = ramp([0, 0, 50, 0, 0, 0, 50, 50]);
+        assert_eq!(found(&then_full), Some((4, 145.0, true)));
+        // Whoever fails every other second holds nothing, and a second at the end is a bound.
+        let by_turns = ramp([0, 0, 0, 50, 0, 50, 0, 50]);
+        assert_eq!(found(&by_turns), Some((1, 115.0, true)));
+        let at_the_end = ramp([0, 0, 0, 0, 0, 0, 50, 0]);
+        assert_eq!(found(&at_the_end), Some((4, 145.0, true)));
     }
 
     #[test]
