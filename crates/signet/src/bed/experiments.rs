@@ -14,9 +14,9 @@ pub(crate) struct ShowOptions {
     /// An experiment that `signet bed list` names, or a file
     #[arg(value_name = "NAME|FILE")]
     experiment: String,
-    /// Which cases: short or long
-    #[arg(long, value_name = "FORM", default_value_t = Form::Short)]
-    form: Form,
+    /// Which cases: short or long; short if left out
+    #[arg(long, value_name = "FORM")]
+    form: Option<Form>,
     /// A system under test; those of the experiment if left out
     #[arg(long = "system", value_name = "NAME")]
     systems: Vec<String>,
@@ -53,8 +53,19 @@ pub(super) fn list() -> Result<String, String> {
 /// An experiment: its question, its lengths, its cases, and what its paper found.
 pub(super) fn show(options: &ShowOptions) -> Result<String, String> {
     if let Some((experiment, _)) = prices::opened(&options.experiment)? {
-        return Ok(prices::show(&experiment));
+        let asked = [
+            (!options.systems.is_empty(), "--system"),
+            (options.form.is_some(), "--form"),
+        ];
+        return match asked.iter().find(|(is_asked, _)| *is_asked) {
+            Some((_, option)) => Err(format!(
+                "{} has prices of protections, and no cases or systems: leave {option} out",
+                experiment.name
+            )),
+            None => Ok(prices::show(&experiment)),
+        };
     }
+    let form = options.form.unwrap_or(Form::Short);
     let (experiment, _) =
         Experiment::open(&options.experiment).map_err(|error| error.to_string())?;
     let systems = if options.systems.is_empty() {
@@ -87,11 +98,8 @@ pub(super) fn show(options: &ShowOptions) -> Result<String, String> {
             format_args!("  {}", length(&experiment, form, systems)?),
         );
     }
-    line(
-        &mut told,
-        format_args!("\nCases of the {} form:", options.form),
-    );
-    for case in experiment.cases(options.form) {
+    line(&mut told, format_args!("\nCases of the {form} form:"));
+    for case in experiment.cases(form) {
         line(
             &mut told,
             format_args!("  {:<34} {}", case.id, loads(&case)),
@@ -193,15 +201,32 @@ mod tests {
     fn an_experiment_shows_cases_and_findings() {
         let options = ShowOptions {
             experiment: "dacosta-2009".to_owned(),
-            form: Form::Short,
+            form: None,
             systems: vec!["kamailio".to_owned()],
         };
         let told = show(&options).unwrap();
+        assert!(told.contains("Cases of the short form:"), "{told}");
         assert!(told.contains("remote.4.1 "), "{told}");
         assert!(told.contains("not for kamailio: "), "{told}");
         assert!(
             told.contains("Batches and parallelism together win."),
             "{told}"
         );
+    }
+
+    #[test]
+    fn prices_have_neither_systems_nor_cases() {
+        let show = |form, systems: &[&str]| {
+            show(&ShowOptions {
+                experiment: "niedermayer-2006".to_owned(),
+                form,
+                systems: systems.iter().map(|name| (*name).to_owned()).collect(),
+            })
+        };
+        assert!(show(None, &[]).is_ok());
+        let error = show(None, &["signet"]).unwrap_err();
+        assert!(error.contains("leave --system out"), "{error}");
+        let error = show(Some(Form::Long), &[]).unwrap_err();
+        assert!(error.contains("leave --form out"), "{error}");
     }
 }
