@@ -93,20 +93,14 @@ fn suites_may_be_chosen_and_what_the_engine_has_not_is_refused_with_its_line() {
         );
         fs::write(&config, whole).unwrap();
     };
-    for (security, offered, left_out) in [
-        ("suites = [\"AES128-SHA\"]", AES, TRIPLE_DES),
-        (
-            "suites = [\"TLS_RSA_WITH_3DES_EDE_CBC_SHA\"]",
-            TRIPLE_DES,
-            AES,
-        ),
-    ] {
-        write(security);
-        succeed(&["check", text(&config)], "");
-        let report = succeed(&["tls", "--config", text(&config)], "");
-        assert!(report.contains(offered), "{report}");
-        assert!(!report.contains(left_out), "{report}");
+    for suite in ["AES128-SHA", TRIPLE_DES] {
+        write(&format!("suites = [\"{suite}\"]"));
+        let checked = succeed(&["check", text(&config)], "");
+        assert!(checked.contains("Sweet32"), "{checked}");
     }
+    write("suites = [\"AES128-SHA\"]");
+    let report = succeed(&["tls", "--config", text(&config)], "");
+    assert!(report.contains("  suites         AES128-SHA\n"), "{report}");
     for (security, key) in [
         ("engine = \"legacy\"\nversions = [\"1.3\"]", "versions"),
         (
