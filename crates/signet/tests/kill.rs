@@ -46,9 +46,8 @@ fn no_acknowledged_binding_is_lost() {
     );
     check(server.udp, &acknowledged, KILLS + 1);
     eprintln!("{KILLS} kills, {total} registrations acknowledged, none lost");
-    // A slow disk acknowledges few before the kill.
     assert!(
-        total > KILLS as usize,
+        total > KILLS as usize * 10,
         "the load was no load: {total} registrations"
     );
 }

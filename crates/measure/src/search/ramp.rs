@@ -1,5 +1,5 @@
-//! About where a peak is, by ramps: the highest rate before the first second that is not held,
-//! nor the seconds behind it.
+//! About where a peak is, by ramps: the highest rate before the first second that is not held.
+//! A single one is passed over where both seconds behind it are held.
 //!
 //! A ramp takes seconds and starts a server once, where [`super::PeakSearch`] takes minutes;
 //! what it finds was held for two seconds and no longer. Where a ramp has no such second the
@@ -35,7 +35,7 @@ pub struct Highest {
     pub at_s: u64,
     /// What ended well a second, of what was due in it.
     pub rate_per_s: f64,
-    /// Whether a second that is not held follows.
+    /// Whether a second that is not held, and not passed over, follows.
     pub is_bounded: bool,
 }
 
@@ -126,7 +126,7 @@ impl RampConfig {
         };
         let bounds = |at: &usize| !(is_held(*at) || is_held(at + 1) && is_held(at + 2));
         let bound = (1..seconds.len()).find(bounds);
-        let before = seconds.get(..bound.unwrap_or(seconds.len()))?;
+        let before = &seconds[..bound.unwrap_or(seconds.len())];
         let mut best: Option<Highest> = None;
         for (at, pair) in before.windows(2).enumerate().skip(1) {
             let [a, b] = pair else { continue };

@@ -133,17 +133,17 @@ fn agents_register_and_call_each_other_by_passwords() {
             "--password",
             "pw{n}",
             "--rate",
-            "30",
+            "12",
             "--connection",
             connection,
             "--no-check-self",
         ];
-        let register = [&["register"], &common[..], &["--count", "12"]].concat();
+        let register = [&["register"], &common[..], &["--count", "24"]].concat();
         let (result, said) = load(folder.path(), &register);
         let figures = &result.figures;
         assert_eq!(
             (figures.registers, figures.registers_ok),
-            (12, 12),
+            (24, 24),
             "{said}"
         );
         let bindings = succeed(&["bindings", "--data", text(&data)], "");
