@@ -170,15 +170,17 @@ fn warnings(a: &Record, b: &Record) -> Vec<String> {
     }
     if a.machine != b.machine {
         warnings.push(format!(
-            "the machines differ: {}, {} cores, Linux {}, {}; and {}, {} cores, Linux {}, {}",
+            "the machines differ: {}, {} cores, Linux {}, {}, idle cores {}; and {}, {} cores, Linux {}, {}, idle cores {}",
             a.machine.cpu_model,
             a.machine.cores,
             a.machine.kernel,
             a.machine.network,
+            a.machine.idle,
             b.machine.cpu_model,
             b.machine.cores,
             b.machine.kernel,
-            b.machine.network
+            b.machine.network,
+            b.machine.idle
         ));
     }
     if a.versions != b.versions {

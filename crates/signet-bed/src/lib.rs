@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+pub mod awake;
 pub mod calibrate;
 pub mod certificates;
 mod command;

@@ -135,7 +135,12 @@ impl Bench<'_> {
 }
 
 fn main() -> ExitCode {
-    let outcome = match Arguments::parse().command {
+    let command = Arguments::parse().command;
+    if matches!(command, Command::Serve(_) | Command::Tls(_) | Command::Auth(_)) {
+        let idle = signet_bed::awake::keep();
+        eprintln!("idle cores are {idle} meanwhile");
+    }
+    let outcome = match command {
         Command::Serve(arguments) => serve(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Tls(arguments) => tls::run(&arguments),

@@ -166,7 +166,12 @@ impl Circumstances {
             date_unix_s: std::time::SystemTime::now()
                 .duration_since(std::time::UNIX_EPOCH)
                 .map_or(0, |d| d.as_secs()),
-            machine: format!("{} cores, {}", host.cores, host.cpu_model),
+            machine: format!(
+                "{} cores, {}; idle cores {}",
+                host.cores,
+                host.cpu_model,
+                signet_bed::awake::idle()
+            ),
             kernel: host.kernel,
             versions: own
                 .iter()

@@ -135,6 +135,7 @@ pub(crate) fn record() -> Record {
             cores: 2,
             kernel: "6.1.0".to_owned(),
             network: "loopback".to_owned(),
+            idle: "awake".to_owned(),
             pinned: labels(&[("server", "0"), ("load", "1")]),
         },
         address: None,

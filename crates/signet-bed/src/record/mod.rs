@@ -66,8 +66,16 @@ pub struct Machine {
     pub kernel: String,
     /// `loopback`, or `namespaces` where each had one of its own and veth between them.
     pub network: String,
+    /// What idle cores did: `awake` or `asleep` ([`crate::awake`]).
+    #[serde(default = "asleep")]
+    pub idle: String,
     /// The core of `server`, `database`, `relay`, `load`.
     pub pinned: BTreeMap<String, String>,
+}
+
+/// Of records from before cores could be kept awake.
+fn asleep() -> String {
+    "asleep".to_owned()
 }
 
 /// A case, a server and a load.

@@ -7,10 +7,11 @@ use std::path::Path;
 use measure::Host;
 
 use super::scene::Cores;
+use crate::awake;
 use crate::record::Machine;
 use crate::system::{Driver, Network, Unable};
 
-/// This machine, with who is where on it.
+/// This machine, with who is where on it; its cores are kept awake from now on.
 pub(super) fn machine(cores: &Cores, network: &Network) -> Machine {
     let host = Host::this();
     let pinned = [
@@ -24,6 +25,7 @@ pub(super) fn machine(cores: &Cores, network: &Network) -> Machine {
         cores: u32::try_from(host.cores).unwrap_or(u32::MAX),
         kernel: host.kernel,
         network: network.name().to_owned(),
+        idle: awake::keep().to_owned(),
         pinned: pinned
             .map(|(who, core)| (who.to_owned(), core.clone()))
             .into(),

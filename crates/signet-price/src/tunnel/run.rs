@@ -141,6 +141,7 @@ fn begun(task: &Task) -> TunnelRecord {
             cores: u32::try_from(host.cores).unwrap_or(u32::MAX),
             kernel: host.kernel,
             network: "namespaces".to_owned(),
+            idle: signet_bed::awake::keep().to_owned(),
             pinned: pinned.into(),
         },
         seconds: task.seconds,

@@ -1,0 +1,73 @@
+//! Cores that do not sleep while something is measured.
+//!
+//! A core with nothing to do is put to sleep, and a virtual one goes back to its host, which may give it
+//! to others. Waking it costs what the host pleases, and what runs next finds cold caches: at some
+//! thousand calls a second a server's CPU time a call is then mostly the machine's affair, and
+//! differs by half from one minute to the next. The kernel has a way to ask that idle cores wait
+//! without sleeping: as long as `/dev/cpu_dma_latency` is open with a bound of 0 microseconds
+//! (its `Documentation/power/pm_qos_interface.rst`). Whoever waits so counts as idle still.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::sync::OnceLock;
+
+const REQUESTS: &str = "/dev/cpu_dma_latency";
+/// What keeps the request: without a driver for idle cores the kernel passes over it.
+const DRIVER: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
+
+/// The request of this process, which ends with it.
+static REQUEST: OnceLock<Option<File>> = OnceLock::new();
+
+/// Keeps the cores awake until this process ends, where that can be had: as root, and with a driver
+/// for idle cores. Gives back what became of it.
+pub fn keep() -> &'static str {
+    REQUEST.get_or_init(|| request().ok());
+    idle()
+}
+
+/// What idle cores do: `awake` where this process keeps them so, else `asleep`.
+pub fn idle() -> &'static str {
+    match REQUEST.get() {
+        Some(Some(_)) => "awake",
+        _ => "asleep",
+    }
+}
+
+fn request() -> std::io::Result<File> {
+    if fs::read_to_string(DRIVER)?.trim() == "none" {
+        return Err(std::io::ErrorKind::Unsupported.into());
+    }
+    let mut request = File::options().write(true).open(REQUESTS)?;
+    request.write_all(&0_i32.to_ne_bytes())?;
+    Ok(request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often the first core began to wait without sleeping.
+    fn polls() -> u64 {
+        let folder = "/sys/devices/system/cpu/cpu0/cpuidle/state0";
+        assert_eq!(
+            fs::read_to_string(format!("{folder}/name")).unwrap().trim(),
+            "POLL"
+        );
+        let usage = fs::read_to_string(format!("{folder}/usage")).unwrap();
+        usage.trim().parse().unwrap()
+    }
+
+    #[test]
+    fn idle_cores_are_asleep_until_they_are_kept_awake() {
+        assert_eq!(idle(), "asleep");
+        if keep() == "asleep" {
+            // Not root, or a kernel that leaves sleep to its host.
+            assert!(request().is_err());
+            return;
+        }
+        assert_eq!(idle(), "awake");
+        let before = polls();
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        assert!(polls() > before);
+    }
+}
