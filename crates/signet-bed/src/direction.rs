@@ -188,27 +188,29 @@ mod tests {
 
     #[test]
     fn half_of_the_round_trip_each_way() {
-        let mut way = Direction::new(conditions(), 1);
-        assert_eq!(way.stream(7, 0, 100, 0).due_ns, 15 * MS + 7);
-        assert_eq!(way.datagram(7, 100), Some(15 * MS + 7));
+        let mut direction = Direction::new(conditions(), 1);
+        assert_eq!(direction.stream(7, 0, 100, 0).due_ns, 15 * MS + 7);
+        assert_eq!(direction.datagram(7, 100), Some(15 * MS + 7));
     }
 
     #[test]
     fn nothing_is_sent_before_the_connection_is_up() {
-        let mut way = Direction::new(conditions(), 1);
-        assert_eq!(way.stream(7, 30 * MS, 100, 0).due_ns, 45 * MS);
+        let mut direction = Direction::new(conditions(), 1);
+        assert_eq!(direction.stream(7, 30 * MS, 100, 0).due_ns, 45 * MS);
     }
 
     #[test]
     fn jitter_comes_on_top_and_is_bounded() {
-        let mut way = Direction::new(
+        let mut direction = Direction::new(
             Conditions {
                 jitter_ns: 2 * MS,
                 ..conditions()
             },
             1,
         );
-        let dues: Vec<u64> = (0..1_000).map(|_| way.stream(0, 0, 1, 0).due_ns).collect();
+        let dues: Vec<u64> = (0..1_000)
+            .map(|_| direction.stream(0, 0, 1, 0).due_ns)
+            .collect();
         let (low, high) = (*dues.iter().min().unwrap(), *dues.iter().max().unwrap());
         assert!((15 * MS..15 * MS + MS / 10).contains(&low), "{low}");
         assert!(high <= 17 * MS && high > 17 * MS - MS / 10, "{high}");
@@ -217,7 +219,7 @@ mod tests {
     #[test]
     fn the_rate_is_shared_and_counts_headers() {
         // 1 Mbit/s: a bit a microsecond.
-        let mut way = Direction::new(
+        let mut direction = Direction::new(
             Conditions {
                 rtt_ns: 0,
                 rate_bits_per_s: Some(1_000_000),
@@ -226,11 +228,14 @@ mod tests {
             1,
         );
         let one_us = (100 + PACKET_OVERHEAD_BYTES) * 8;
-        assert_eq!(way.stream(0, 0, 100, 0).due_ns, one_us * 1_000);
-        assert_eq!(way.datagram(0, 100), Some(2 * one_us * 1_000));
+        assert_eq!(direction.stream(0, 0, 100, 0).due_ns, one_us * 1_000);
+        assert_eq!(direction.datagram(0, 100), Some(2 * one_us * 1_000));
         // A pause is no credit.
         let later_ns = 1_000 * MS;
-        assert_eq!(way.datagram(later_ns, 100), Some(later_ns + one_us * 1_000));
+        assert_eq!(
+            direction.datagram(later_ns, 100),
+            Some(later_ns + one_us * 1_000)
+        );
     }
 
     #[test]
@@ -239,11 +244,13 @@ mod tests {
             loss: 0.2,
             ..conditions()
         };
-        let mut way = Direction::new(lossy, 3);
-        let lost = (0..10_000).filter(|_| way.datagram(0, 9).is_none()).count();
+        let mut direction = Direction::new(lossy, 3);
+        let lost = (0..10_000)
+            .filter(|_| direction.datagram(0, 9).is_none())
+            .count();
         assert!((1_800..2_200).contains(&lost), "{lost}");
 
-        let alone: Vec<Passage> = (0..10_000).map(|_| way.stream(0, 0, 9, 0)).collect();
+        let alone: Vec<Passage> = (0..10_000).map(|_| direction.stream(0, 0, 9, 0)).collect();
         let stalled = alone.iter().filter(|p| p.retransmissions > 0).count();
         assert!((1_800..2_200).contains(&stalled), "{stalled}");
         for passage in &alone {
@@ -255,7 +262,7 @@ mod tests {
             }
         }
         // With others behind it a round trip is enough.
-        let first = (0..100).map(|_| way.stream(0, 0, 9, 20));
+        let first = (0..100).map(|_| direction.stream(0, 0, 9, 20));
         let once: Vec<Passage> = first.filter(|p| p.retransmissions == 1).collect();
         assert!(!once.is_empty() && once.iter().all(|p| p.due_ns == 45 * MS));
     }

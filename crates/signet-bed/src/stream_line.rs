@@ -52,10 +52,10 @@ impl StreamLine {
     }
 
     /// Takes in what was read.
-    pub fn take_in(&mut self, way: &mut Direction, now_ns: u64, bytes: &[u8]) -> Taken {
+    pub fn take_in(&mut self, direction: &mut Direction, now_ns: u64, bytes: &[u8]) -> Taken {
         let mut taken = Taken::default();
-        for part in bytes.chunks(way.part_bytes()) {
-            let passage = way.stream(now_ns, self.opens_ns, part.len(), self.held_packets);
+        for part in bytes.chunks(direction.part_bytes()) {
+            let passage = direction.stream(now_ns, self.opens_ns, part.len(), self.held_packets);
             let packets = packets(part.len());
             taken.packets += packets;
             taken.retransmissions += u64::from(passage.retransmissions);
@@ -67,14 +67,14 @@ impl StreamLine {
     }
 
     /// The sender has no more to say.
-    pub fn end(&mut self, way: &Direction, now_ns: u64) {
+    pub fn end(&mut self, direction: &Direction, now_ns: u64) {
         let sent_ns = now_ns.max(self.opens_ns);
-        self.line.push(sent_ns + way.half_ns(), Piece::End);
+        self.line.push(sent_ns + direction.half_ns(), Piece::End);
     }
 
     /// The sender is gone. What it had sent before comes first.
-    pub fn reset(&mut self, way: &Direction, now_ns: u64) {
-        self.line.push(now_ns + way.half_ns(), Piece::Reset);
+    pub fn reset(&mut self, direction: &Direction, now_ns: u64) {
+        self.line.push(now_ns + direction.half_ns(), Piece::Reset);
     }
 
     /// When something may leave.
@@ -143,7 +143,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn way(jitter_ns: u64, rate_bits_per_s: Option<u64>) -> Direction {
+    fn direction(jitter_ns: u64, rate_bits_per_s: Option<u64>) -> Direction {
         let conditions = Conditions {
             rtt_ns: 30 * MS,
             jitter_ns,
@@ -176,15 +176,15 @@ mod tests {
     #[test]
     fn bytes_come_out_unchanged_and_in_order_whatever_happens_to_them() {
         for rate in [None, Some(10_000_000), Some(1_000_000_000)] {
-            let mut way = way(5 * MS, rate);
+            let mut direction = direction(5 * MS, rate);
             let mut line = StreamLine::new(30 * MS);
             let sent: Vec<u8> = (0..200_000_u32).map(|n| (n % 251) as u8).collect();
             let mut packets = 0;
             for (at, part) in sent.chunks(6_000).enumerate() {
-                packets += line.take_in(&mut way, at as u64 * MS, part).packets;
+                packets += line.take_in(&mut direction, at as u64 * MS, part).packets;
             }
             assert_eq!(packets, 200_000_usize.div_ceil(6_000) as u64 * 5 - 3);
-            line.end(&way, 40 * MS);
+            line.end(&direction, 40 * MS);
             let (bytes, ends) = drain(&mut line, 1_000);
             assert!(bytes == sent);
             assert_eq!(ends, [Piece::End]);
@@ -193,14 +193,14 @@ mod tests {
 
     #[test]
     fn the_end_and_a_reset_come_after_what_was_sent_before() {
-        let mut way = way(0, None);
+        let mut direction = direction(0, None);
         for (ending, piece) in [(true, Piece::End), (false, Piece::Reset)] {
             let mut line = StreamLine::new(0);
-            line.take_in(&mut way, 0, b"last words");
+            line.take_in(&mut direction, 0, b"last words");
             if ending {
-                line.end(&way, 0);
+                line.end(&direction, 0);
             } else {
-                line.reset(&way, 0);
+                line.reset(&direction, 0);
             }
             assert_eq!(line.pop_end(u64::MAX), None, "bytes come first");
             assert_eq!(drain(&mut line, 3), (b"last words".to_vec(), vec![piece]));
@@ -209,9 +209,9 @@ mod tests {
 
     #[test]
     fn a_part_of_a_piece_may_leave() {
-        let mut way = way(0, None);
+        let mut direction = direction(0, None);
         let mut line = StreamLine::new(0);
-        line.take_in(&mut way, 0, b"abcdef");
+        line.take_in(&mut direction, 0, b"abcdef");
         line.left(2);
         assert_eq!(line.held_bytes(), 4);
         let mut slices = Vec::new();

@@ -136,7 +136,10 @@ impl Bench<'_> {
 
 fn main() -> ExitCode {
     let command = Arguments::parse().command;
-    if matches!(command, Command::Serve(_) | Command::Tls(_) | Command::Auth(_)) {
+    if matches!(
+        command,
+        Command::Serve(_) | Command::Tls(_) | Command::Auth(_)
+    ) {
         let idle = signet_bed::awake::keep();
         eprintln!("idle cores are {idle} meanwhile");
     }

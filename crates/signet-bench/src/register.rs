@@ -65,6 +65,10 @@ pub(crate) struct Registered {
 /// How long a registration may be without an answer before it is sent again, and how often.
 const AGAIN: Duration = Duration::from_millis(500);
 const SENDS_MAX: u32 = 6;
+/// How often that is looked at.
+const SWEEP: Duration = Duration::from_millis(100);
+/// Registrations that begin in one turn at most.
+const TURN_MAX: u64 = 256;
 
 /// One user's registration.
 #[derive(Default)]
@@ -98,140 +102,203 @@ fn load(arguments: &RegisterArguments) -> Result<Registered, String> {
     let mut net =
         Net::new(0, NetConfig::default(), sockets.remove(0)).map_err(|e| e.to_string())?;
     let local = net.local_addr(ListenerId(0)).ok_or("no local address")?;
-    let target = Target {
-        transport: sip_msg::Transport::Udp,
-        listener: ListenerId(0),
-        remote: arguments.to,
-        conn: ConnId::NONE,
-        may_open: false,
-        tls_name: None,
-        lane: sip_msg::Lane::Shared,
-        local: None,
-    };
-    let mut users: Vec<User> = (0..arguments.users)
-        .map(|index| new_user(arguments, index))
-        .collect();
-    let mut counted = Registered::default();
+    let mut registrations = Registrations::new(arguments, local)?;
     let mut message = Message::default();
-    let mut answers: Vec<(usize, u32, u16)> = Vec::new();
-    let mut challenged: Vec<usize> = Vec::new();
-    let (mut started, mut ended, mut next) = (0_u64, 0_u64, 0_usize);
-    let begin = Instant::now();
-    let until = begin + Duration::from_secs(arguments.seconds);
-    let mut last_sweep = begin;
-    let mut next_tick = begin;
-    let mut next_word = begin + Duration::from_secs(1);
-    loop {
+    let wait = if arguments.rate == 0 {
+        Duration::from_millis(10)
+    } else {
+        Duration::from_millis(1)
+    };
+    while !registrations.are_over() {
+        registrations.tell()?;
+        registrations.start_due(&mut net);
+        registrations.send_again(&mut net);
+        net.flush();
+        net.poll(Some(wait), |event| {
+            if let NetEvent::Datagram { bytes, .. } = event
+                && message.fill(bytes, &Limits::default()).is_ok()
+            {
+                registrations.handle(&message);
+            }
+        })
+        .map_err(|e| e.to_string())?;
+        registrations.answer_challenges(&mut net);
+    }
+    Ok(registrations.end())
+}
+
+/// Registrations under way from one socket.
+struct Registrations<'a> {
+    arguments: &'a RegisterArguments,
+    local: SocketAddr,
+    target: Target,
+    users: Vec<User>,
+    /// Users who were challenged and are to show credentials.
+    challenged: Vec<usize>,
+    counted: Registered,
+    started: u64,
+    ended: u64,
+    /// Who is next.
+    next: usize,
+    begin: Instant,
+    until: Instant,
+    last_sweep: Instant,
+    next_tick: Instant,
+    next_word: Instant,
+}
+
+impl<'a> Registrations<'a> {
+    fn new(arguments: &'a RegisterArguments, local: SocketAddr) -> Result<Self, String> {
+        if arguments.users == 0 {
+            return Err("--users: nobody registers; there must be one at least".to_owned());
+        }
+        let begin = Instant::now();
+        Ok(Self {
+            arguments,
+            local,
+            target: Target {
+                transport: sip_msg::Transport::Udp,
+                listener: ListenerId(0),
+                remote: arguments.to,
+                conn: ConnId::NONE,
+                may_open: false,
+                tls_name: None,
+                lane: sip_msg::Lane::Shared,
+                local: None,
+            },
+            users: (0..arguments.users)
+                .map(|index| new_user(arguments, index))
+                .collect(),
+            challenged: Vec::new(),
+            counted: Registered::default(),
+            started: 0,
+            ended: 0,
+            next: 0,
+            begin,
+            until: begin + Duration::from_secs(arguments.seconds),
+            last_sweep: begin,
+            next_tick: begin,
+            next_word: begin + Duration::from_secs(1),
+        })
+    }
+
+    /// Whether the time is over and all have their answers, or nobody waits for them any more.
+    fn are_over(&self) -> bool {
         let now = Instant::now();
-        if now >= next_word {
-            next_word += Duration::from_secs(1);
-            counted.elapsed_s = begin.elapsed().as_secs_f64();
-            println_json(&counted)?;
+        now >= self.until && self.started == self.ended || now > self.until + Duration::from_secs(5)
+    }
+
+    /// Prints what was counted so far, once a second.
+    fn tell(&mut self) -> Result<(), String> {
+        if Instant::now() < self.next_word {
+            return Ok(());
         }
-        let running = now < until;
-        if !running && started == ended || now > until + Duration::from_secs(5) {
-            break;
+        self.next_word += Duration::from_secs(1);
+        self.counted.elapsed_s = self.begin.elapsed().as_secs_f64();
+        println_json(&self.counted)
+    }
+
+    /// How many the schedule wants now, the window and a turn's share aside.
+    fn due(&mut self, now: Instant) -> u64 {
+        let is_time = now >= self.next_tick;
+        if is_time {
+            self.next_tick = now + Duration::from_micros(self.arguments.tick_us);
         }
-        let due = if !running || now < next_tick {
-            0
-        } else if arguments.rate == 0 {
-            u64::MAX
-        } else {
-            let scheduled = u64::try_from((now - begin).as_micros()).unwrap_or(u64::MAX)
-                * arguments.rate
-                / 1_000_000;
-            scheduled.saturating_sub(started)
-        };
-        if now >= next_tick {
-            next_tick = now + Duration::from_micros(arguments.tick_us);
+        match self.arguments.rate {
+            _ if !is_time || now >= self.until => 0,
+            0 => u64::MAX,
+            rate => {
+                let passed_us = (now - self.begin).as_micros();
+                let scheduled = u64::try_from(passed_us).unwrap_or(u64::MAX) * rate / 1_000_000;
+                scheduled.saturating_sub(self.started)
+            }
         }
-        let count = due
-            .min(arguments.window.saturating_sub(started - ended))
-            .min(256);
-        for _ in 0..count {
-            let index = next % users.len();
-            next += 1;
-            let Some(user) = users.get_mut(index) else {
-                continue;
-            };
+    }
+
+    fn start_due(&mut self, net: &mut Net) {
+        let now = Instant::now();
+        let room = (self.arguments.window).saturating_sub(self.started - self.ended);
+        for _ in 0..self.due(now).min(room).min(TURN_MAX) {
+            let index = self.next % self.users.len();
+            self.next += 1;
+            let user = &mut self.users[index];
             if user.sent.is_some() {
                 continue;
             }
             user.attempt = Attempt::default();
-            user.write(index, &arguments.domain, local, now);
-            started += 1;
-            net.send(&target, &user.request, 0);
-        }
-        if now.duration_since(last_sweep) > Duration::from_millis(100) {
-            last_sweep = now;
-            for user in &mut users {
-                if user
-                    .sent
-                    .is_some_and(|sent| now.duration_since(sent) > AGAIN * user.sends)
-                {
-                    if user.sends == SENDS_MAX {
-                        user.sent = None;
-                        ended += 1;
-                        counted.failed += 1;
-                        continue;
-                    }
-                    user.sends += 1;
-                    counted.retransmissions += 1;
-                    net.send(&target, &user.request, 0);
-                }
-            }
-        }
-        net.flush();
-        let wait = if arguments.rate == 0 {
-            Duration::from_millis(10)
-        } else {
-            Duration::from_millis(1)
-        };
-        net.poll(Some(wait), |event| {
-            if let NetEvent::Datagram { bytes, .. } = event
-                && message.fill(bytes, &Limits::default()).is_ok()
-                && let Some(index) = user_of(message.call_id())
-                && let Some(user) = users.get_mut(index)
-                && let Ok(cseq) = message.cseq()
-            {
-                if message.status() == 401
-                    && user.cseq == cseq.number
-                    && user.sent.is_some()
-                    && let Some(auth) = &mut user.auth
-                    && auth.handle_challenge(&mut user.attempt, &message).is_ok()
-                {
-                    challenged.push(index);
-                } else {
-                    answers.push((index, cseq.number, message.status()));
-                }
-            }
-        })
-        .map_err(|e| e.to_string())?;
-        for index in challenged.drain(..) {
-            if let Some(user) = users.get_mut(index) {
-                user.write(index, &arguments.domain, local, now);
-                net.send(&target, &user.request, 0);
-            }
-        }
-        for (index, cseq, status) in answers.drain(..) {
-            let Some(user) = users.get_mut(index) else {
-                continue;
-            };
-            if user.cseq != cseq || user.sent.is_none() || status < 200 {
-                continue;
-            }
-            user.sent = None;
-            ended += 1;
-            if status == 200 {
-                counted.ok += 1;
-            } else {
-                counted.failed += 1;
-            }
+            user.write(index, &self.arguments.domain, self.local, now);
+            self.started += 1;
+            net.send(&self.target, &user.request, 0);
         }
     }
-    counted.failed += started - ended;
-    counted.elapsed_s = begin.elapsed().as_secs_f64();
-    Ok(counted)
+
+    /// Sends again what has waited too long, and gives up what was sent too often.
+    fn send_again(&mut self, net: &mut Net) {
+        let now = Instant::now();
+        if now.duration_since(self.last_sweep) <= SWEEP {
+            return;
+        }
+        self.last_sweep = now;
+        for user in &mut self.users {
+            let is_late = |sent| now.duration_since(sent) > AGAIN * user.sends;
+            if !user.sent.is_some_and(is_late) {
+                continue;
+            }
+            if user.sends == SENDS_MAX {
+                user.sent = None;
+                self.ended += 1;
+                self.counted.failed += 1;
+                continue;
+            }
+            user.sends += 1;
+            self.counted.retransmissions += 1;
+            net.send(&self.target, &user.request, 0);
+        }
+    }
+
+    /// An answer came; what it is no answer to is passed over.
+    fn handle(&mut self, message: &Message) {
+        let (Some(index), Ok(cseq)) = (user_of(message.call_id()), message.cseq()) else {
+            return;
+        };
+        let Some(user) = self.users.get_mut(index) else {
+            return;
+        };
+        let status = message.status();
+        if user.cseq != cseq.number || user.sent.is_none() || status < 200 {
+            return;
+        }
+        if status == 401
+            && let Some(auth) = &mut user.auth
+            && auth.handle_challenge(&mut user.attempt, message).is_ok()
+        {
+            self.challenged.push(index);
+            return;
+        }
+        user.sent = None;
+        self.ended += 1;
+        if status == 200 {
+            self.counted.ok += 1;
+        } else {
+            self.counted.failed += 1;
+        }
+    }
+
+    fn answer_challenges(&mut self, net: &mut Net) {
+        let now = Instant::now();
+        for index in self.challenged.drain(..) {
+            let user = &mut self.users[index];
+            user.write(index, &self.arguments.domain, self.local, now);
+            net.send(&self.target, &user.request, 0);
+        }
+    }
+
+    /// What has no answer at the end has failed.
+    fn end(mut self) -> Registered {
+        self.counted.failed += self.started - self.ended;
+        self.counted.elapsed_s = self.begin.elapsed().as_secs_f64();
+        self.counted
+    }
 }
 
 /// The user whose registration has that Call-ID (`17@bench`).

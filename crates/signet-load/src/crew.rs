@@ -203,7 +203,7 @@ impl Crew {
             let net = Net::new(number, net_config.clone(), sockets)
                 .map_err(|error| Failed::Run(format!("cannot use the sockets: {error}")))?;
             let is_caller = number < shares.callers;
-            let place = WorkerPart {
+            let role = WorkerPart {
                 number,
                 index: if is_caller {
                     number
@@ -219,7 +219,7 @@ impl Crew {
                 senders,
                 answering: first,
             };
-            workers.push((net, place));
+            workers.push((net, role));
         }
         let mut crew = Self {
             shared,
@@ -230,8 +230,8 @@ impl Crew {
             agents,
             answering,
         };
-        for (net, place) in workers {
-            if let Err(error) = crew.start(net, place, tls.client.clone(), &report) {
+        for (net, role) in workers {
+            if let Err(error) = crew.start(net, role, tls.client.clone(), &report) {
                 crew.order(orders::STOP);
                 return Err(Failed::Run(error));
             }
@@ -242,18 +242,18 @@ impl Crew {
     fn start(
         &mut self,
         net: Net,
-        place: WorkerPart,
+        role: WorkerPart,
         tls: Option<Client>,
         report: &SyncSender<Report>,
     ) -> Result<(), String> {
-        let name = if place.target.is_some() {
-            format!("load-{}", place.index)
+        let name = if role.target.is_some() {
+            format!("load-{}", role.index)
         } else {
-            format!("answer-{}", place.index)
+            format!("answer-{}", role.index)
         };
         let worker = Worker::new(
             Arc::clone(&self.shared),
-            place,
+            role,
             net,
             tls,
             keys()?,

@@ -361,46 +361,49 @@ fn routes(config: &Config) -> Routes {
         .enumerate()
         .map(|(nth, group)| (group.name.as_ref(), nth))
         .collect();
-    let mut domain_ways: BTreeMap<Arc<str>, Vec<RouteOption>> = BTreeMap::new();
-    let mut prefix_ways: BTreeMap<Arc<str>, Vec<RouteOption>> = BTreeMap::new();
+    let mut domain_options: BTreeMap<Arc<str>, Vec<RouteOption>> = BTreeMap::new();
+    let mut prefix_options: BTreeMap<Arc<str>, Vec<RouteOption>> = BTreeMap::new();
     for route in &config.route {
         let Some(group) = index.get(route.group.as_str()) else {
             continue;
         };
-        let way = RouteOption {
+        let option = RouteOption {
             group: *group,
             cost: route.cost,
             when: route.when.as_ref().map(|when| when.0.clone()),
         };
         if let Some(domain) = &route.domain {
-            let ways = domain_ways.entry(domain.0.clone()).or_default();
-            ways.push(way.clone());
+            let options = domain_options.entry(domain.0.clone()).or_default();
+            options.push(option.clone());
         }
         if let Some(prefix) = &route.prefix {
-            prefix_ways.entry(prefix.0.clone()).or_default().push(way);
+            prefix_options
+                .entry(prefix.0.clone())
+                .or_default()
+                .push(option);
         }
     }
     drop(index);
     Routes {
         groups,
-        domains: single_ways(&mut domain_ways),
-        prefixes: single_ways(&mut prefix_ways),
-        domain_ways,
-        prefix_ways,
+        domains: single_options(&mut domain_options),
+        prefixes: single_options(&mut prefix_options),
+        domain_options,
+        prefix_options,
         zone: config.zone(),
     }
 }
 
 /// Takes those out that have one way, which is always there; the others become ordered by what
 /// they cost.
-fn single_ways(ways: &mut BTreeMap<Arc<str>, Vec<RouteOption>>) -> BTreeMap<Arc<str>, usize> {
+fn single_options(options: &mut BTreeMap<Arc<str>, Vec<RouteOption>>) -> BTreeMap<Arc<str>, usize> {
     let mut single = BTreeMap::new();
-    ways.retain(|name, ways| {
+    options.retain(|name, options| {
         // Those of one cost stay in the order of the file.
-        ways.sort_by_key(|way| way.cost);
-        match ways.as_slice() {
-            [way] if way.when.is_none() && way.cost == 0 => {
-                single.insert(name.clone(), way.group);
+        options.sort_by_key(|option| option.cost);
+        match options.as_slice() {
+            [option] if option.when.is_none() && option.cost == 0 => {
+                single.insert(name.clone(), option.group);
                 false
             }
             _ => true,

@@ -153,14 +153,14 @@ impl Plan {
             heard: Some(heard),
             ..Twins::default()
         };
-        for way in self.peers {
-            if let (true, PeerLink::Open(stream)) = (self.is_one, &way)
+        for link in self.peers {
+            if let (true, PeerLink::Open(stream)) = (self.is_one, &link)
                 && let Ok(stream) = stream.try_clone()
             {
                 let ear = ear.clone();
                 spawn("twin", move || read(stream, &ear));
             }
-            twins.write(way, &ear);
+            twins.write(link, &ear);
         }
         if let Some(listener) = self.listener {
             let streams = self.is_one.then(|| {
@@ -176,11 +176,11 @@ impl Plan {
 
 impl Twins {
     /// Starts a thread that writes to one more instance.
-    fn write(&mut self, way: PeerLink, ear: &Ear) {
+    fn write(&mut self, link: PeerLink, ear: &Ear) {
         let (sender, commands) = sync_channel(QUEUE_MAX);
         self.senders.push(sender);
         let ear = ear.clone();
-        let writer = spawn("to twin", move || write_to(way, &commands, &ear));
+        let writer = spawn("to twin", move || write_to(link, &commands, &ear));
         self.writers.extend(writer);
     }
 
@@ -191,7 +191,7 @@ impl Twins {
     }
 
     /// What came next, if anything did.
-    pub(crate) fn hear(&self) -> Option<Heard> {
+    pub(crate) fn receive(&self) -> Option<Heard> {
         self.heard.as_ref()?.try_recv().ok()
     }
 
@@ -240,13 +240,13 @@ fn read(stream: TcpStream, ear: &Ear) {
     }
 }
 
-fn write_to(way: PeerLink, commands: &Receiver<Vec<u8>>, ear: &Ear) {
-    let mut way = Some(way);
+fn write_to(link: PeerLink, commands: &Receiver<Vec<u8>>, ear: &Ear) {
+    let mut link = Some(link);
     let mut stream = None;
     while let Ok(mut text) = commands.recv() {
         text.push(ESC);
-        if let Some(way) = way.take() {
-            stream = way.open();
+        if let Some(link) = link.take() {
+            stream = link.open();
         }
         let is_written = stream.as_mut().is_some_and(|stream: &mut TcpStream| {
             let _ = stream.set_nodelay(true);

@@ -188,9 +188,9 @@ pub struct Routes {
     pub prefixes: BTreeMap<Arc<str>, usize>,
     /// The same for domains with several ways, or with one that is not always there: the
     /// cheapest first.
-    pub domain_ways: BTreeMap<Arc<str>, Vec<RouteOption>>,
+    pub domain_options: BTreeMap<Arc<str>, Vec<RouteOption>>,
     /// The same for prefixes.
-    pub prefix_ways: BTreeMap<Arc<str>, Vec<RouteOption>>,
+    pub prefix_options: BTreeMap<Arc<str>, Vec<RouteOption>>,
     /// Whose hours those are.
     pub zone: Zone,
 }
@@ -202,8 +202,8 @@ impl Routes {
     /// The groups for a domain in lower case.
     pub(crate) fn for_domain(&self, domain: &str, unix_ms: u64) -> Groups {
         let one = self.domains.get(domain).copied();
-        match self.domain_ways.get(domain) {
-            Some(ways) => one.into_iter().chain(self.open(ways, unix_ms)).collect(),
+        match self.domain_options.get(domain) {
+            Some(options) => one.into_iter().chain(self.open(options, unix_ms)).collect(),
             None => one.into_iter().collect(),
         }
     }
@@ -217,10 +217,10 @@ impl Routes {
             if let Some(one) = self.prefixes.get(prefix) {
                 return [*one].into_iter().collect();
             }
-            if !self.prefix_ways.is_empty()
-                && let Some(ways) = self.prefix_ways.get(prefix)
+            if !self.prefix_options.is_empty()
+                && let Some(options) = self.prefix_options.get(prefix)
             {
-                let open: Groups = self.open(ways, unix_ms).collect();
+                let open: Groups = self.open(options, unix_ms).collect();
                 if !open.is_empty() {
                     return open;
                 }
@@ -231,19 +231,24 @@ impl Routes {
 
     /// Whether there is any route for numbers.
     pub(crate) fn has_numbers(&self) -> bool {
-        !self.prefixes.is_empty() || !self.prefix_ways.is_empty()
+        !self.prefixes.is_empty() || !self.prefix_options.is_empty()
     }
 
     /// Whether there is any for domains.
     pub(crate) fn has_domains(&self) -> bool {
-        !self.domains.is_empty() || !self.domain_ways.is_empty()
+        !self.domains.is_empty() || !self.domain_options.is_empty()
     }
 
-    fn open<'w>(&self, ways: &'w [RouteOption], unix_ms: u64) -> impl Iterator<Item = usize> + 'w {
+    fn open<'w>(
+        &self,
+        options: &'w [RouteOption],
+        unix_ms: u64,
+    ) -> impl Iterator<Item = usize> + 'w {
         let minute = self.zone.minute_of_week(unix_ms);
-        let is_open =
-            move |way: &&RouteOption| way.when.as_ref().is_none_or(|hours| hours.have(minute));
-        ways.iter().filter(is_open).map(|way| way.group)
+        let is_open = move |option: &&RouteOption| {
+            option.when.as_ref().is_none_or(|hours| hours.have(minute))
+        };
+        options.iter().filter(is_open).map(|option| option.group)
     }
 }
 
@@ -253,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_way_that_is_closed_is_as_if_it_were_not_there() {
-        let way = |group, when| RouteOption {
+        let option = |group, when| RouteOption {
             group,
             cost: 0,
             when,
@@ -261,15 +266,15 @@ mod tests {
         let monday = Hours::new(vec![(0, 24 * 60)]);
         let routes = Routes {
             prefixes: [("0".into(), 9)].into(),
-            prefix_ways: [
+            prefix_options: [
                 (
                     "03".into(),
-                    vec![way(1, Some(monday.clone())), way(2, None)],
+                    vec![option(1, Some(monday.clone())), option(2, None)],
                 ),
-                ("04".into(), vec![way(3, Some(monday.clone()))]),
+                ("04".into(), vec![option(3, Some(monday.clone()))]),
             ]
             .into(),
-            domain_ways: [("x.example".into(), vec![way(4, Some(monday))])].into(),
+            domain_options: [("x.example".into(), vec![option(4, Some(monday))])].into(),
             ..Routes::default()
         };
         let (monday, tuesday) = (4 * 86_400_000, 5 * 86_400_000);

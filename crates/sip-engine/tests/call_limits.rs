@@ -304,7 +304,7 @@ fn a_full_group_gives_way_to_the_next_and_comes_back() {
         cheap.prepend = "77".into();
         settings.routes.groups.push(cheap);
         settings.routes.groups[0].calls_max = 1;
-        let way = |group, cost| RouteOption {
+        let option = |group, cost| RouteOption {
             group,
             cost,
             when: None,
@@ -312,8 +312,8 @@ fn a_full_group_gives_way_to_the_next_and_comes_back() {
         settings.routes.prefixes.clear();
         settings
             .routes
-            .prefix_ways
-            .insert("0".into(), vec![way(1, 1), way(0, 2)]);
+            .prefix_options
+            .insert("0".into(), vec![option(1, 1), option(0, 2)]);
     });
     let first = house.call("alice", NUMBER);
     assert_eq!(copy(&first).1, "sip:7730123@203.0.113.201:5060");

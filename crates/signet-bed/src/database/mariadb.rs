@@ -29,28 +29,28 @@ CREATE TABLE subscriber (
 ) CHARACTER SET latin1 ENGINE = InnoDB;
 ";
 
-pub(super) fn start(place: &Instance<'_>, count: usize) -> Result<Process, String> {
-    let (data, own_tmp) = (data(place), own_tmp(place));
+pub(super) fn start(instance: &Instance<'_>, count: usize) -> Result<Process, String> {
+    let (data, own_tmp) = (data(instance), own_tmp(instance));
     let mut words = vec!["--no-defaults", "--skip-test-db"];
     words.extend([data.as_str(), own_tmp.as_str()]);
     words.push("--auth-root-authentication-method=normal");
     words.extend(as_root());
     run("mariadb-install-db", &words, None)?;
-    let mut process = start_again(place)?;
-    place.wait(&mut process)?;
-    fill(place, &place.path("socket"), count)?;
+    let mut process = start_again(instance)?;
+    instance.wait(&mut process)?;
+    fill(instance, &instance.path("socket"), count)?;
     Ok(process)
 }
 
 /// Starts it with what it had, and does not wait until it is ready.
-pub(super) fn start_again(place: &Instance<'_>) -> Result<Process, String> {
+pub(super) fn start_again(instance: &Instance<'_>) -> Result<Process, String> {
     let mut words: Vec<String> = [
         "--no-defaults".to_owned(),
-        data(place),
-        own_tmp(place),
-        format!("--socket={}", place.path("socket")),
-        format!("--port={}", place.port),
-        format!("--pid-file={}", place.path("pid")),
+        data(instance),
+        own_tmp(instance),
+        format!("--socket={}", instance.path("socket")),
+        format!("--port={}", instance.port),
+        format!("--pid-file={}", instance.path("pid")),
     ]
     .into();
     words.extend(
@@ -68,17 +68,17 @@ pub(super) fn start_again(place: &Instance<'_>) -> Result<Process, String> {
         .chain(as_root())
         .map(|word| (*word).to_owned()),
     );
-    Process::start(place.core, "mariadbd", &words, &place.log())
+    Process::start(instance.core, "mariadbd", &words, &instance.log())
 }
 
 /// A server that starts removes what it takes for temporary tables of a dead one: where two start
 /// side by side, those of the other.
-fn own_tmp(place: &Instance<'_>) -> String {
-    format!("--tmpdir={}", place.folder.display())
+fn own_tmp(instance: &Instance<'_>) -> String {
+    format!("--tmpdir={}", instance.folder.display())
 }
 
-fn data(place: &Instance<'_>) -> String {
-    format!("--datadir={}", place.path("data"))
+fn data(instance: &Instance<'_>) -> String {
+    format!("--datadir={}", instance.path("data"))
 }
 
 /// It refuses to be root unless it is told so.
@@ -86,13 +86,13 @@ fn as_root() -> &'static [&'static str] {
     if is_root() { &["--user=root"] } else { &[] }
 }
 
-fn fill(place: &Instance<'_>, socket: &str, count: usize) -> Result<(), String> {
-    let (own, theirs) = (place.path("users"), place.path("subscriber"));
+fn fill(instance: &Instance<'_>, socket: &str, count: usize) -> Result<(), String> {
+    let (own, theirs) = (instance.path("users"), instance.path("subscriber"));
     users::write(Path::new(&own), count, |user| users::tabbed(user, ""))?;
     users::write(Path::new(&theirs), count, |user| {
         format!("{}\t{DOMAIN}\t{}\n", user.name, user.ha1(Algorithm::Md5))
     })?;
-    let sql = place.path("fill.sql");
+    let sql = instance.path("fill.sql");
     let text = format!(
         "CREATE DATABASE signet;\nUSE signet;\n{}\n{SUBSCRIBER}\
          LOAD DATA INFILE '{own}' INTO TABLE signet_users (realm, username, ha1_md5, ha1_sha256, ha1_sha512_256);\n\

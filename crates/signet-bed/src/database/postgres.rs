@@ -15,11 +15,11 @@ pub(super) const SETTINGS: &str =
 /// The user that Debian's package makes: root may not run it.
 const USER: &str = "postgres";
 
-pub(super) fn start(place: &Instance<'_>, count: usize) -> Result<Process, String> {
-    let (data, programs) = (place.path("data"), programs()?);
+pub(super) fn start(instance: &Instance<'_>, count: usize) -> Result<Process, String> {
+    let (data, programs) = (instance.path("data"), programs()?);
     let user = is_root().then_some(USER);
     if user.is_some() {
-        run("chown", &[USER, &place.path("")], None)?;
+        run("chown", &[USER, &instance.path("")], None)?;
     }
     let initdb = format!("{programs}/initdb");
     let words = [
@@ -48,11 +48,11 @@ pub(super) fn start(place: &Instance<'_>, count: usize) -> Result<Process, Strin
         "-D".to_owned(),
         data,
         "-p".to_owned(),
-        place.port.to_string(),
+        instance.port.to_string(),
         "-c".to_owned(),
         "listen_addresses=127.0.0.1".to_owned(),
         "-c".to_owned(),
-        format!("unix_socket_directories={}", place.path("")),
+        format!("unix_socket_directories={}", instance.path("")),
         "-c".to_owned(),
         "shared_buffers=512MB".to_owned(),
         "-c".to_owned(),
@@ -61,9 +61,9 @@ pub(super) fn start(place: &Instance<'_>, count: usize) -> Result<Process, Strin
         "fsync=off".to_owned(),
     ];
     let postgres = format!("{programs}/postgres");
-    let mut process = Process::start_as(user, place.core, &postgres, &words, &place.log())?;
-    place.wait(&mut process)?;
-    fill(place, &programs, count)?;
+    let mut process = Process::start_as(user, instance.core, &postgres, &words, &instance.log())?;
+    instance.wait(&mut process)?;
+    fill(instance, &programs, count)?;
     Ok(process)
 }
 
@@ -80,9 +80,9 @@ fn programs() -> Result<String, String> {
     Ok(format!("/usr/lib/postgresql/{newest}/bin"))
 }
 
-fn fill(place: &Instance<'_>, programs: &str, count: usize) -> Result<(), String> {
+fn fill(instance: &Instance<'_>, programs: &str, count: usize) -> Result<(), String> {
     let psql = format!("{programs}/psql");
-    let port = place.port.to_string();
+    let port = instance.port.to_string();
     let psql = |database: &str, more: &[&str], input: Option<&Path>| {
         let words = [
             "-h",
@@ -111,10 +111,10 @@ fn fill(place: &Instance<'_>, programs: &str, count: usize) -> Result<(), String
         }
     }
     made?;
-    let rows = place.path("users");
+    let rows = instance.path("users");
     // What is a digest there is bytes: \x and hexadecimal digits, the backslash doubled.
     users::write(Path::new(&rows), count, |user| users::tabbed(user, "\\\\x"))?;
-    let sql = place.path("fill.sql");
+    let sql = instance.path("fill.sql");
     let text = format!(
         "{}\nALTER TABLE signet_users DISABLE TRIGGER USER;\n\
          \\copy signet_users (realm, username, ha1_md5, ha1_sha256, ha1_sha512_256) from '{rows}'\n\

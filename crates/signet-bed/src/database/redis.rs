@@ -9,24 +9,24 @@ use crate::users;
 /// What is set otherwise than by default.
 pub(super) const SETTINGS: &str = "nothing is saved";
 
-pub(super) fn start(place: &Instance<'_>, count: usize) -> Result<Process, String> {
+pub(super) fn start(instance: &Instance<'_>, count: usize) -> Result<Process, String> {
     let words = [
         "--port".to_owned(),
-        place.port.to_string(),
+        instance.port.to_string(),
         "--bind".to_owned(),
         "127.0.0.1".to_owned(),
         "--dir".to_owned(),
-        place.path(""),
+        instance.path(""),
         "--save".to_owned(),
         String::new(),
         "--appendonly".to_owned(),
         "no".to_owned(),
     ];
-    let mut process = Process::start(place.core, "redis-server", &words, &place.log())?;
-    place.wait(&mut process)?;
-    let commands = place.path("users");
+    let mut process = Process::start(instance.core, "redis-server", &words, &instance.log())?;
+    instance.wait(&mut process)?;
+    let commands = instance.path("users");
     users::write(Path::new(&commands), count, users::redis)?;
-    let port = place.port.to_string();
+    let port = instance.port.to_string();
     let at = ["-h", "127.0.0.1", "-p", &port];
     let pipe = [&at[..], &["--pipe"]].concat();
     run("redis-cli", &pipe, Some(Path::new(&commands)))?;

@@ -30,6 +30,8 @@ pub struct CheckedRow {
     pub common_per_s: f64,
     /// CPU time of the server for a call at that rate, in microseconds.
     pub cost_us: f64,
+    /// Whether its repeats agree; where not, nothing is learnt of what it lets expect.
+    pub is_settled: bool,
     /// The cores that the server may have.
     pub cores: f64,
     /// The peak that these let expect, a second.
@@ -99,7 +101,7 @@ impl CrossCheck {
             let counting = || rows.iter().filter(|row| row.outside.is_none());
             Checked {
                 system: system.to_owned(),
-                error_mean: mean(counting().map(|row| row.error)),
+                error_mean: mean(counting().filter(|row| row.is_settled).map(|row| row.error)),
                 drawn_out_error_mean: mean(counting().filter_map(|row| Some(row.drawn_out?.error))),
                 rows,
             }
@@ -156,7 +158,11 @@ fn row(
             .known()
             .map(|interval| interval.median)
     };
-    let cost_us = of(common, figure::SERVER_CPU_US)?;
+    let mut costs: Vec<f64> = counted(common, figure::SERVER_CPU_US)
+        .filter_map(|repeat| repeat.figures.get(figure::SERVER_CPU_US).copied())
+        .collect();
+    costs.sort_by(f64::total_cmp);
+    let cost_us = (!costs.is_empty()).then(|| median(&costs))?;
     let found_per_s = of(peak, figure::RATE_PER_S)?;
     let cores_found = of(peak, figure::SERVER_CORES)?;
     if cost_us <= 0.0 || found_per_s <= 0.0 {
@@ -188,6 +194,7 @@ fn row(
             Load::Peak { .. } => return None,
         },
         cost_us,
+        is_settled: of(common, figure::SERVER_CPU_US).is_some(),
         cores,
         expected_per_s,
         found_per_s,

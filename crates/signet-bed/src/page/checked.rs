@@ -26,6 +26,8 @@ struct Row {
     system: String,
     /// What stands in the place of errors, where it does not count.
     instead: &'static str,
+    /// What stands in the place of the error of the cost.
+    instead_by_cost: &'static str,
     #[serde(flatten)]
     row: CheckedRow,
 }
@@ -73,23 +75,27 @@ pub(super) fn checked(
                     format!("; {several} peaks at which the server was not full do not count")
                 }
             };
-            let Some(error) = of_system.error_mean else {
-                return format!("{system}: no case has both a peak and a cost that count{rest}.");
-            };
-            let by_cost = format!(
-                "{system}: by the cost the mean error over {} is {}",
-                cases(counting().count()),
-                judged(error)
-            );
-            let drawn_out = counting().filter(|row| row.drawn_out.is_some());
-            match of_system.drawn_out_error_mean {
-                Some(error) => format!(
-                    "{by_cost}; by two rates, over {}, {}{rest}.",
-                    cases(drawn_out.count()),
+            let settled = counting().filter(|row| row.is_settled).count();
+            let drawn_out = counting().filter(|row| row.drawn_out.is_some()).count();
+            let by = |what: &str, count: usize, error: Option<f64>| {
+                let error = error?;
+                Some(format!(
+                    "by {what}, over {}, {}",
+                    cases(count),
                     judged(error)
-                ),
-                None => format!("{by_cost}{rest}."),
+                ))
+            };
+            let told: Vec<String> = [
+                by("the cost", settled, of_system.error_mean),
+                by("two rates", drawn_out, of_system.drawn_out_error_mean),
+            ]
+            .into_iter()
+            .flatten()
+            .collect();
+            if told.is_empty() {
+                return format!("{system}: no case has both a peak and a cost that count{rest}.");
             }
+            format!("{system}: the mean error is, {}{rest}.", told.join("; "))
         })
         .collect();
     let case_of = |id: &str| {
@@ -105,15 +111,22 @@ pub(super) fn checked(
                 .into_iter()
                 .map(move |row| (system.clone(), row))
         })
-        .map(|(system, row)| Row {
-            case: case_of(&row.case_id),
-            system,
-            instead: match row.outside {
+        .map(|(system, row)| {
+            let instead = match row.outside {
                 Some(Outside::Load) => "the load was full",
                 Some(Outside::Neither) => "neither was full",
                 None => "",
-            },
-            row,
+            };
+            Row {
+                case: case_of(&row.case_id),
+                system,
+                instead,
+                instead_by_cost: match instead {
+                    "" if !row.is_settled => "not settled",
+                    _ => instead,
+                },
+                row,
+            }
         })
         .collect();
     Some(Check {

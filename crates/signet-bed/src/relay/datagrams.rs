@@ -234,7 +234,7 @@ impl Datagrams {
             shared.counts.traffic[side].overflowed += 1;
             return;
         }
-        let Some(due_ns) = shared.ways[side].datagram(now_ns, bytes.len()) else {
+        let Some(due_ns) = shared.directions[side].datagram(now_ns, bytes.len()) else {
             shared.counts.traffic[side].lost += 1;
             return;
         };

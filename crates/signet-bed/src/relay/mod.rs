@@ -94,13 +94,13 @@ impl Relay {
         let poll = Poll::new().map_err(failed)?;
         let registry = poll.registry().try_clone().map_err(failed)?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER).map_err(failed)?);
-        let way =
+        let direction =
             |side: usize| Direction::new(settings.conditions, settings.seed * 2 + side as u64);
         let shared = Shared {
             alarms: Alarms::new(&registry, TIMER)?,
             registry,
             counts: Counts::new(),
-            ways: [way(CALLER), way(CALLED)],
+            directions: [direction(CALLER), direction(CALLED)],
             held_bytes: 0,
             scratch: vec![0; READ_BYTES],
             begun: Instant::now(),
@@ -189,10 +189,10 @@ impl Relay {
                     Command::Stop => return Ok(self.report()),
                     Command::Report => told(&self.report(), Occasion::Asked),
                     Command::Change(change) => {
-                        for way in &mut self.shared.ways {
-                            let mut conditions = *way.conditions();
+                        for direction in &mut self.shared.directions {
+                            let mut conditions = *direction.conditions();
                             change.apply(&mut conditions);
-                            way.set(conditions);
+                            direction.set(conditions);
                         }
                     }
                 }
@@ -231,7 +231,7 @@ impl Relay {
             listen: self.listen,
             to: self.settings.to,
             elapsed_ns: self.shared.now_ns(),
-            conditions: *self.shared.ways[CALLER].conditions(),
+            conditions: *self.shared.directions[CALLER].conditions(),
             connections: Connections {
                 open: self.carrier.open() as u64,
                 ..counts.connections

@@ -102,7 +102,7 @@ impl Pair {
             end.is_dead = true;
             end.has_ended = true;
         }
-        self.lines[CALLED].reset(&shared.ways[CALLED], shared.now_ns());
+        self.lines[CALLED].reset(&shared.directions[CALLED], shared.now_ns());
     }
 
     /// What the kernel says of a side.
@@ -191,7 +191,7 @@ impl Pair {
             && !end.is_dead
         {
             end.is_dead = true;
-            self.lines[side].reset(&shared.ways[side], shared.now_ns());
+            self.lines[side].reset(&shared.directions[side], shared.now_ns());
         }
     }
 
@@ -221,13 +221,13 @@ impl Pair {
             match end.stream.read(&mut scratch) {
                 Ok(0) => {
                     end.has_ended = true;
-                    line.end(&shared.ways[side], shared.now_ns());
+                    line.end(&shared.directions[side], shared.now_ns());
                     break Next::Wait;
                 }
                 Ok(count) => {
                     let now_ns = shared.now_ns();
                     let bytes = scratch.get(..count).unwrap_or_default();
-                    let taken = line.take_in(&mut shared.ways[side], now_ns, bytes);
+                    let taken = line.take_in(&mut shared.directions[side], now_ns, bytes);
                     shared.counts.traffic[side].read(count, taken.packets, taken.retransmissions);
                     shared.held_bytes += count;
                     if side == CALLED && self.spoke == Some(CALLER) {
@@ -240,7 +240,7 @@ impl Pair {
                 Err(_) => {
                     end.is_dead = true;
                     end.has_ended = true;
-                    line.reset(&shared.ways[side], shared.now_ns());
+                    line.reset(&shared.directions[side], shared.now_ns());
                     break Next::Wait;
                 }
             }
@@ -292,7 +292,7 @@ impl Pair {
                     end.is_dead = true;
                     end.has_ended = true;
                     // What it had sent before it broke off was read or is lost with it.
-                    self.lines[side].reset(&shared.ways[side], now_ns);
+                    self.lines[side].reset(&shared.directions[side], now_ns);
                     return;
                 }
             }

@@ -25,7 +25,7 @@ pub(super) struct Shared {
     pub(super) alarms: Alarms,
     pub(super) counts: Counts,
     /// There and back.
-    pub(super) ways: [Direction; 2],
+    pub(super) directions: [Direction; 2],
     pub(super) held_bytes: usize,
     pub(super) scratch: Vec<u8>,
     pub(super) begun: Instant,

@@ -96,7 +96,7 @@ impl Streams {
             return;
         }
         shared.counts.connections.accepted += 1;
-        let rtt_ns = shared.ways[CALLER].conditions().rtt_ns;
+        let rtt_ns = shared.directions[CALLER].conditions().rtt_ns;
         entry.insert(Pair::new(key, stream, now_ns, rtt_ns));
         shared.alarms.set(now_ns + rtt_ns / 2, Wake::Connect(key));
         self.serve(key, shared);

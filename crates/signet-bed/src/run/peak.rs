@@ -153,8 +153,12 @@ fn is_held(repeat: &Repeat, per_s: f64, failures_max: f64) -> bool {
 /// the load's core.
 fn judge(repeat: &mut Repeat, above: Option<Tried>, is_database_beside: bool) {
     let at = Taken::of(&repeat.figures, &repeat.core_busy, is_database_beside);
+    let per_s = repeat.figures.get(figure::RATE_PER_S).copied();
     let at_above = above.as_ref().map(|above| {
-        let taken = Taken::of(&above.figures, &above.core_busy, is_database_beside);
+        let taken = match per_s {
+            Some(per_s) if is_sent_again(above) => at.times(above.per_s / per_s),
+            _ => Taken::of(&above.figures, &above.core_busy, is_database_beside),
+        };
         (above.per_s, taken)
     });
     let most = at_above.map_or(at, |(_, above)| at.max(above));
@@ -182,6 +186,17 @@ fn judge(repeat: &mut Repeat, above: Option<Tried>, is_database_beside: bool) {
     repeat.not_held = above;
 }
 
+/// Messages sent again for each call, from which on cores say more of them than of calls.
+const SENT_AGAIN_MAX: f64 = 0.1;
+
+/// Whether a rate that was not held tells nothing of what bounds: a moment's delay has had requests
+/// sent again, and what both sides then took is the work of that. They are full because the rate
+/// was not held.
+fn is_sent_again(above: &Tried) -> bool {
+    let sent = above.figures.get(figure::RETRANSMISSIONS);
+    sent.is_some_and(|sent| *sent > SENT_AGAIN_MAX)
+}
+
 /// How full both cores were.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Taken {
@@ -207,6 +222,14 @@ impl Taken {
         Self {
             server: cores(figure::SERVER_CORES),
             load: (cores(figure::LOAD_CORES) + database).max(busy),
+        }
+    }
+
+    /// What so many times as many calls take.
+    fn times(self, factor: f64) -> Self {
+        Self {
+            server: self.server * factor,
+            load: self.load * factor,
         }
     }
 
@@ -370,6 +393,23 @@ mod tests {
         assert_eq!(found.not_held.map(|above| above.per_s), Some(110.0));
         let found = judged(cores(0.85, 0.8, 0.0), Some(cores(0.97, 1.0, 0.0)));
         assert_eq!((found.bound, found.doubts.len()), (Some(Bound::Server), 0));
+    }
+
+    #[test]
+    fn what_is_sent_again_tells_nothing_of_what_bounds() {
+        let with = |at: BTreeMap<String, f64>| {
+            let mut at = at;
+            at.insert(figure::RATE_PER_S.to_owned(), 100.0);
+            let mut above = cores(0.97, 1.0, 0.0);
+            above.insert(figure::RETRANSMISSIONS.to_owned(), 2.0);
+            judged(at, Some(above))
+        };
+        let found = with(cores(0.6, 0.7, 0.0));
+        assert_eq!((found.bound, found.doubts.len()), (Some(Bound::Neither), 0));
+        // At 110 a second it would have been full without.
+        let found = with(cores(0.83, 0.7, 0.0));
+        assert_eq!(found.bound, Some(Bound::Server));
+        assert_eq!(with(cores(0.6, 0.9, 0.0)).bound, Some(Bound::Load));
     }
 
     #[test]

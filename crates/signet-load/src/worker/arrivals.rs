@@ -152,7 +152,7 @@ impl Worker {
         uri.clear();
         let settings = &self.shared.settings;
         let total = settings.users.count();
-        let own = number as usize * self.place.of + self.place.index;
+        let own = number as usize * self.role.of + self.role.index;
         let peer = match &settings.called {
             Called::Uri(called) => {
                 uri.push_str(called);
@@ -239,8 +239,8 @@ impl Worker {
 
     /// Where a seat's requests go.
     pub(super) fn target_on(&self, number: u32, conn: ConnId) -> Option<Target> {
-        let mut target = self.place.target.clone()?;
-        let senders = u32::from(self.place.senders.max(1));
+        let mut target = self.role.target.clone()?;
+        let senders = u32::from(self.role.senders.max(1));
         target.listener.0 += u16::try_from(number % senders).unwrap_or(0);
         target.conn = conn;
         // A connection that is gone is not silently replaced: that would be

@@ -13,7 +13,7 @@ use crate::smime::Smime;
 impl Worker {
     /// One agent for each listener takes whatever comes there.
     pub(super) fn add_called_side(&mut self) -> Result<(), String> {
-        let Some(first) = self.place.answering else {
+        let Some(first) = self.role.answering else {
             return Ok(());
         };
         let shared = std::sync::Arc::clone(&self.shared);

@@ -119,7 +119,7 @@ fn put<T>(table: &mut Vec<Option<T>>, index: usize, value: T) {
     }
     if table
         .get_mut(index)
-        .map(|place| place.replace(value))
+        .map(|slot| slot.replace(value))
         .is_none_or(|old| old.is_some())
     {
         broken!("a number is given anew only when the end of its last job was handled");

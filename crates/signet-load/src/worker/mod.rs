@@ -105,7 +105,7 @@ enum Stage {
 pub(crate) struct Worker {
     shared: Arc<Shared>,
     clock: Clock,
-    place: WorkerPart,
+    role: WorkerPart,
     net: Net,
     tls: Option<Client>,
     /// Each agent's own certificate and sessions, by its seat, where they have any.
@@ -154,7 +154,7 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) fn new(
         shared: Arc<Shared>,
-        place: WorkerPart,
+        role: WorkerPart,
         net: Net,
         tls: Option<Client>,
         keys: [[u8; 16]; 3],
@@ -180,17 +180,17 @@ impl Worker {
         config.user_agent = "signet-load".to_owned();
         let mut agents = UserAgents::new(config, now_ms);
         agents.set_wall_clock(now_ms, now_unix_s());
-        agents.reserve(calls_at_once(settings, &place));
-        let seats = Seats::new(setup::seat_count(settings, &place));
+        agents.reserve(calls_at_once(settings, &role));
+        let seats = Seats::new(setup::seat_count(settings, &role));
         // Among the threads of all processes that drive this load.
-        let number_of_all = settings.share.index * place.of as u64 + place.index as u64;
+        let number_of_all = settings.share.index * role.of as u64 + role.index as u64;
         let pacer = settings
             .schedule
             .as_ref()
             // Who is only called begins nothing.
-            .filter(|_| place.target.is_some())
+            .filter(|_| role.target.is_some())
             .map(|schedule| {
-                let of = place.of as u64;
+                let of = role.of as u64;
                 Pacer::share(
                     schedule,
                     number_of_all,
@@ -231,7 +231,7 @@ impl Worker {
             closing: Vec::new(),
             newly_open: Vec::new(),
             clock,
-            place,
+            role,
             net,
             tls,
             identities: Vec::new(),
@@ -274,7 +274,7 @@ impl Worker {
                 if self.go_on_setting_up(now_ns)? {
                     self.stage = Stage::Waiting;
                     let ready = Report::Ready {
-                        worker: self.place.number,
+                        worker: self.role.number,
                         upkeep: self.record.upkeep.clone(),
                     };
                     self.reports
@@ -308,7 +308,7 @@ impl Worker {
                 }
             }
             Stage::Draining => {
-                let is_done = if self.place.target.is_some() {
+                let is_done = if self.role.target.is_some() {
                     self.jobs.in_flight == 0
                 } else {
                     self.jobs.calls().next().is_none()
@@ -336,7 +336,7 @@ impl Worker {
 
     /// What the main thread asks of this worker.
     fn order(&self) -> u8 {
-        let order = if self.place.target.is_some() {
+        let order = if self.role.target.is_some() {
             &self.shared.order
         } else {
             &self.shared.order_called
@@ -347,7 +347,7 @@ impl Worker {
     fn drain(&mut self, now_ns: u64) {
         self.stage = Stage::Draining;
         let settings = &self.shared.settings;
-        let is_called_only = self.place.target.is_none();
+        let is_called_only = self.role.target.is_none();
         let patience = settings.drain_timeout.unwrap_or_else(|| {
             if is_called_only {
                 return CALLED_DRAIN;
@@ -435,7 +435,7 @@ impl Worker {
     fn tick(&self, part: Option<SecondPart>) -> Tick {
         let sockets = self.net.counters();
         Tick {
-            worker: self.place.number,
+            worker: self.role.number,
             started: self.record.started,
             ended: self.record.ended,
             failed: self.record.failed,
@@ -460,7 +460,7 @@ impl Worker {
         let _ = self.reports.send(Report::Tick(Box::new(tick)));
         let [begin, end] = self.cpu;
         Final {
-            worker: self.place.number,
+            worker: self.role.number,
             sockets: self.net.counters(),
             agents: *self.agents.counters(),
             answers: self.agents.answers().clone(),
@@ -482,7 +482,7 @@ impl Worker {
 
     /// Whether there are connections at all.
     fn is_stream(&self) -> bool {
-        self.place
+        self.role
             .target
             .as_ref()
             .is_some_and(|target| target.transport != Transport::Udp)

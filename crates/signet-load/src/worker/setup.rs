@@ -44,20 +44,20 @@ impl SetUp {
 }
 
 /// How many seats a worker begins with.
-pub(super) fn seat_count(settings: &Settings, place: &WorkerPart) -> usize {
-    if place.target.is_none() {
+pub(super) fn seat_count(settings: &Settings, role: &WorkerPart) -> usize {
+    if role.target.is_none() {
         return 0;
     }
     match settings.users.count() {
         0 => 1,
-        all => all / place.of + usize::from(all % place.of > place.index),
+        all => all / role.of + usize::from(all % role.of > role.index),
     }
 }
 
 impl Worker {
     pub(super) fn begin_setup(&mut self) -> Result<(), String> {
         let now_ns = self.clock.now_ns();
-        let rate_per_s = self.shared.settings.setup_rate_per_s.max(0.1) / self.place.of as f64;
+        let rate_per_s = self.shared.settings.setup_rate_per_s.max(0.1) / self.role.of as f64;
         self.setup.interval_ns = (1e9 / rate_per_s) as u64;
         self.setup.due_ns = now_ns;
         self.setup.deadline_ns = now_ns + PATIENCE_NS;
@@ -86,7 +86,7 @@ impl Worker {
             return Ok(());
         };
         for number in 0..self.seats.len() {
-            let global = number * self.place.of + self.place.index;
+            let global = number * self.role.of + self.role.index;
             let own = client
                 .of_agent(global + 1)
                 .map_err(|error| error.to_string())?;
@@ -198,7 +198,7 @@ impl Worker {
     /// Makes the agent of a seat. `local` is the address of its contact.
     fn make_agent(&mut self, number: u32, local: SocketAddr) -> bool {
         let settings = &self.shared.settings;
-        let global = number as usize * self.place.of + self.place.index;
+        let global = number as usize * self.role.of + self.role.index;
         let mut user = String::new();
         settings.users.write_user(global, &mut user);
         if user.is_empty() {
@@ -219,16 +219,16 @@ impl Worker {
         };
         // RFC 7118 B.1: a browser does not know where it is, and says so with a name
         // that leads nowhere.
-        let place = if proxy.transport.is_websocket() {
+        let sent_by = if proxy.transport.is_websocket() {
             format!("{:012x}.invalid", self.names.u64(..1 << 48))
         } else {
             local.to_string()
         };
         let config = AgentConfig {
             aor: format!("sip:{user}@{}", settings.domain),
-            contact: format!("sip:{user}@{place}{scheme_param}"),
+            contact: format!("sip:{user}@{sent_by}{scheme_param}"),
             contact_params: String::new(),
-            sent_by: place,
+            sent_by,
             registrar: format!("sip:{}", settings.domain),
             credentials: settings.users.password(global).map(|password| Credentials {
                 realm: settings.realm.clone(),
@@ -393,7 +393,7 @@ impl Worker {
     }
 
     pub(super) fn where_to(&self) -> String {
-        self.place
+        self.role
             .target
             .as_ref()
             .map_or_else(String::new, |target| {

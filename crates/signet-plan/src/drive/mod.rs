@@ -156,10 +156,10 @@ impl Bench {
         let Some(database) = self.database.as_ref().filter(|_| mixture.rtt_ms > 0) else {
             return Ok(None);
         };
-        let ways = (here(self.ports.relay()), database.port);
+        let ends = (here(self.ports.relay()), database.port);
         Relay::start(
             &self.signet,
-            ways,
+            ends,
             mixture.rtt_ms,
             load_core(),
             &self.folder,

@@ -51,17 +51,17 @@ pub(super) fn jobs(jobs: &mut Vec<Job>) -> Result<(), Error> {
             .map(|group| (TlsVersion::V13, group))
             .chain([(TlsVersion::V12, "X25519")]);
         for (version, group) in kinds {
-            for way in HandshakeKind::ALL {
+            for kind in HandshakeKind::ALL {
                 let offer = Offer {
                     version,
                     suite: None,
                     group: Some(group),
-                    is_mutual: way == HandshakeKind::Mutual,
-                    resumes: way == HandshakeKind::Resumed,
+                    is_mutual: kind == HandshakeKind::Mutual,
+                    resumes: kind == HandshakeKind::Resumed,
                 };
                 let ends = Ends::new(&made, &offer)?;
                 for operation in ["client", "server"] {
-                    jobs.push(job(key, version, group, way, operation, ends.clone()));
+                    jobs.push(job(key, version, group, kind, operation, ends.clone()));
                 }
             }
         }
@@ -73,18 +73,18 @@ fn job(
     key: KeyKind,
     version: TlsVersion,
     group: &str,
-    way: HandshakeKind,
+    kind: HandshakeKind,
     operation: &str,
     ends: Ends,
 ) -> Job {
     let group = group.to_ascii_lowercase();
-    let mut name = format!("handshake/{}/{}/{group}", way.name(), key.name());
+    let mut name = format!("handshake/{}/{}/{group}", kind.name(), key.name());
     // TLS 1.3 is what is meant where nothing is said.
     if version == TlsVersion::V12 {
         name.push_str("/tls-1.2");
     }
     let labels = [
-        ("way", way.name()),
+        ("way", kind.name()),
         ("key", key.name()),
         ("group", &group),
         ("version", version.name()),
@@ -94,7 +94,7 @@ fn job(
         size_bytes: 0,
         work: Box::new(Shakes {
             ends,
-            resumes: way == HandshakeKind::Resumed,
+            resumes: kind == HandshakeKind::Resumed,
             has_session: false,
             of_client: operation == "client",
             counted_ns: 0,

@@ -195,7 +195,7 @@ impl Tunnel {
     ///
     /// # Errors
     /// Why it cannot be on this machine, with the remedy where there is one.
-    pub(super) fn make(&self, place: &AtHand<'_>) -> Result<Up, String> {
+    pub(super) fn make(&self, at_hand: &AtHand<'_>) -> Result<Up, String> {
         match self.kind {
             Kind::Bare => Ok(Up {
                 to: FAR,
@@ -205,15 +205,15 @@ impl Tunnel {
                 says: String::new(),
                 by: None,
             }),
-            Kind::Xfrm(esp) => xfrm::make(place, esp),
-            Kind::StrongSwan { esp, says } => strongswan::make(place, esp, says),
-            Kind::Stunnel(suite) => stunnel::make(place, suite),
+            Kind::Xfrm(esp) => xfrm::make(at_hand, esp),
+            Kind::StrongSwan { esp, says } => strongswan::make(at_hand, esp, says),
+            Kind::Stunnel(suite) => stunnel::make(at_hand, suite),
             Kind::OpenVpn {
                 cipher,
                 auth,
                 is_legacy,
-            } => openvpn::make(place, cipher, auth, is_legacy),
-            Kind::WireGuard => wireguard::make(place),
+            } => openvpn::make(at_hand, cipher, auth, is_legacy),
+            Kind::WireGuard => wireguard::make(at_hand),
         }
     }
 }

@@ -9,7 +9,7 @@ const PORT: u16 = 1_194;
 const DEVICE: &str = "tun0";
 
 pub(super) fn make(
-    place: &AtHand<'_>,
+    at_hand: &AtHand<'_>,
     cipher: &str,
     auth: &str,
     is_legacy: bool,
@@ -20,17 +20,17 @@ pub(super) fn make(
     )?;
     let mut members = Vec::new();
     for end in End::BOTH {
-        let mut text = configuration(place, end);
+        let mut text = configuration(at_hand, end);
         text.push_str(&format!(
             "data-ciphers {cipher}\ndata-ciphers-fallback {cipher}\nauth {auth}\n"
         ));
         if is_legacy {
             text.push_str("providers legacy default\n");
         }
-        let file = place
+        let file = at_hand
             .folder
             .put(&format!("openvpn-{}.conf", end.name()), &text)?;
-        members.push(place.start(end, "openvpn", &words(&["--config", &file]))?);
+        members.push(at_hand.start(end, "openvpn", &words(&["--config", &file]))?);
     }
     Ok(Up {
         says: format!("cipher={cipher}\n"),
@@ -38,8 +38,8 @@ pub(super) fn make(
     })
 }
 
-fn configuration(place: &AtHand<'_>, end: End) -> String {
-    let certificates = place.certificates;
+fn configuration(at_hand: &AtHand<'_>, end: End) -> String {
+    let certificates = at_hand.certificates;
     let own = match end {
         End::Near => format!(
             "tls-client\nlocal {NEAR}\nremote {FAR} {PORT}\nlport {PORT}\nifconfig {NEAR_WITHIN} {FAR_WITHIN}\n\

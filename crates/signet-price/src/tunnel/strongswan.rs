@@ -12,32 +12,32 @@ const READY: &str = "added configuration 'tunnel'";
 /// Bytes of the secret that both ends prove they know.
 const SECRET_BYTES: usize = 32;
 
-pub(super) fn make(place: &AtHand<'_>, esp: &str, says: &str) -> Result<Up, String> {
+pub(super) fn make(at_hand: &AtHand<'_>, esp: &str, says: &str) -> Result<Up, String> {
     must_be(
         "/dev/net/tun",
         "take a kernel with CONFIG_TUN (modprobe tun)",
     )?;
-    place.link.address_within()?;
+    at_hand.link.address_within()?;
     let secret = secret(SECRET_BYTES)?;
     let mut members = Vec::new();
     for end in End::BOTH {
         let file = |name: &str| format!("strongswan-{}-{name}", end.name());
-        let secrets = place.folder.put(
+        let secrets = at_hand.folder.put(
             &file("ipsec.secrets"),
             &format!("{NEAR} {FAR} : PSK 0x{secret}\n"),
         )?;
-        let settings = place
+        let settings = at_hand
             .folder
             .put(&file("strongswan.conf"), &settings(&secrets))?;
-        let connections = place
+        let connections = at_hand
             .folder
             .put(&file("ipsec.conf"), &connection(end, esp))?;
         // Sockets and ids of processes have fixed names below /run, and each end needs its own.
         let script = "mount -t tmpfs tmpfs /run && exec env STRONGSWAN_CONF=\"$1\" \"$2\" --nofork --conf \"$3\"";
         let script = ["-c", script, "sh", &settings, STARTER, &connections];
-        let mut member = place.start(end, "sh", &words(&script))?;
+        let mut member = at_hand.start(end, "sh", &words(&script))?;
         // Whoever is asked before it knows its connection refuses, and is not asked again.
-        place.wait_for(end, &mut member, READY)?;
+        at_hand.wait_for(end, &mut member, READY)?;
         members.push(member);
     }
     Ok(Up {

@@ -11,24 +11,26 @@ use super::link::FAR;
 /// What is added to a service's port for the port where its TLS is.
 const TLS: u16 = 10_000;
 
-pub(super) fn make(place: &AtHand<'_>, suite: Suite) -> Result<Up, String> {
+pub(super) fn make(at_hand: &AtHand<'_>, suite: Suite) -> Result<Up, String> {
     let mut members = Vec::new();
     for end in End::BOTH {
         let name = format!("stunnel-{}.conf", end.name());
-        let file = place.folder.put(&name, &configuration(place, end, suite))?;
-        members.push(place.start(end, "stunnel", &words(&[&file]))?);
+        let file = at_hand
+            .folder
+            .put(&name, &configuration(at_hand, end, suite))?;
+        members.push(at_hand.start(end, "stunnel", &words(&[&file]))?);
     }
     Ok(Up {
         to: Ipv4Addr::LOCALHOST,
         at: Ipv4Addr::LOCALHOST,
         members,
-        counted: Counted::Log(place.log(End::Near), carried),
+        counted: Counted::Log(at_hand.log(End::Near), carried),
         says: String::new(),
         by: None,
     })
 }
 
-fn configuration(place: &AtHand<'_>, end: End, suite: Suite) -> String {
+fn configuration(at_hand: &AtHand<'_>, end: End, suite: Suite) -> String {
     let mut text = String::from(
         "foreground = yes\npid =\ndebug = notice\nsocket = l:TCP_NODELAY=1\nsocket = r:TCP_NODELAY=1\n",
     );
@@ -45,12 +47,12 @@ fn configuration(place: &AtHand<'_>, end: End, suite: Suite) -> String {
             End::Near => format!(
                 "[port-{port}]\nclient = yes\naccept = {plain}\nconnect = {tls}\n\
                  verifyChain = yes\ncheckIP = {FAR}\nCAfile = {}\n",
-                place.certificates.root()
+                at_hand.certificates.root()
             ),
             End::Far => format!(
                 "[port-{port}]\naccept = {tls}\nconnect = {plain}\ncert = {}\nkey = {}\n",
-                place.certificates.chain(Kind::P256),
-                place.certificates.key(Kind::P256)
+                at_hand.certificates.chain(Kind::P256),
+                at_hand.certificates.key(Kind::P256)
             ),
         });
     }

@@ -50,14 +50,14 @@ impl Common<'_> {
     /// Why it does not work here, or that the end of the run is asked for.
     pub(super) fn visit(&self, tunnel: &Tunnel) -> Result<Visited, String> {
         let link = Link::make().map_err(|error| error.to_string())?;
-        let place = AtHand {
+        let at_hand = AtHand {
             link: &link,
             folder: self.folder,
             certificates: self.certificates,
         };
         let at_unix_s = unix_s();
-        let mut up = tunnel.make(&place)?;
-        let measured = self.measure(tunnel, &place, &mut up);
+        let mut up = tunnel.make(&at_hand)?;
+        let measured = self.measure(tunnel, &at_hand, &mut up);
         let repeat = measured.map_err(|why| {
             if self.stop.is_asked() {
                 return why;
@@ -80,8 +80,13 @@ impl Common<'_> {
         })
     }
 
-    fn measure(&self, tunnel: &Tunnel, place: &AtHand<'_>, up: &mut Up) -> Result<Repeat, String> {
-        let far = &place.link.far;
+    fn measure(
+        &self,
+        tunnel: &Tunnel,
+        at_hand: &AtHand<'_>,
+        up: &mut Up,
+    ) -> Result<Repeat, String> {
+        let far = &at_hand.link.far;
         let any = Ipv4Addr::UNSPECIFIED;
         let log = |name: &str| self.folder.path(name);
         let signet = self.signet.display().to_string();
@@ -91,20 +96,20 @@ impl Common<'_> {
         let server = words(&["-s", "-p", &THROUGHPUT.to_string()]);
         let _server = far.start(core(End::Far), "iperf3", &server, &log("iperf3-server.log"))?;
         let mut figures = BTreeMap::new();
-        self.delays(tunnel, place, up, &mut figures)?;
-        place.must_say(&up.says)?;
+        self.delays(tunnel, at_hand, up, &mut figures)?;
+        at_hand.must_say(&up.says)?;
         // The address within is there by now.
         let answer = format!("tcp:{}:{SIP}", up.at);
         let answer = words(&["load", "answer", "--listen", &answer, "--quiet"]);
         let _answer = far.start(core(End::Far), &signet, &answer, &log("answer.log"))?;
-        self.throughput(place, up, &mut figures)?;
-        let (causes, doubts) = self.sip(place, up, &mut figures)?;
+        self.throughput(at_hand, up, &mut figures)?;
+        let (causes, doubts) = self.sip(at_hand, up, &mut figures)?;
         for member in &mut up.members {
             member.must_run()?;
         }
         let counts = [
-            (figure::CARRIED_BYTES, up.carried_bytes(place.link)),
-            (figure::WIRE_BYTES, place.link.bytes(DEVICE)),
+            (figure::CARRIED_BYTES, up.carried_bytes(at_hand.link)),
+            (figure::WIRE_BYTES, at_hand.link.bytes(DEVICE)),
         ];
         for (name, bytes) in counts {
             figures.extend(bytes.map(|bytes| (name.to_owned(), bytes as f64)));
@@ -121,7 +126,7 @@ impl Common<'_> {
     fn delays(
         &self,
         tunnel: &Tunnel,
-        place: &AtHand<'_>,
+        at_hand: &AtHand<'_>,
         up: &mut Up,
         figures: &mut BTreeMap<String, f64>,
     ) -> Result<(), String> {
@@ -148,7 +153,7 @@ impl Common<'_> {
             ]);
             let name = format!("probe-{carrier}.log");
             let signet = self.signet.display().to_string();
-            let told = self.end(place, &signet, &probe, &name, WAIT_S, &mut up.members)?;
+            let told = self.end(at_hand, &signet, &probe, &name, WAIT_S, &mut up.members)?;
             let found: RoundTrips = serde_json::from_str(told.trim())
                 .map_err(|_| format!("nothing comes through: {}", last_line(&told)))?;
             if found.count == 0 {
@@ -164,7 +169,7 @@ impl Common<'_> {
     /// What TCP carries, by iperf3.
     fn throughput(
         &self,
-        place: &AtHand<'_>,
+        at_hand: &AtHand<'_>,
         up: &mut Up,
         figures: &mut BTreeMap<String, f64>,
     ) -> Result<(), String> {
@@ -175,7 +180,7 @@ impl Common<'_> {
         );
         let client = words(&["-c", &to, "-p", &port, "-t", &seconds, "--json"]);
         let spent = Spent::begin(&up.members);
-        let told = self.end(place, "iperf3", &client, "iperf3.log", 0, &mut up.members)?;
+        let told = self.end(at_hand, "iperf3", &client, "iperf3.log", 0, &mut up.members)?;
         let (cpu_ns, elapsed_s) = spent.end();
         let found = carried(&told)?;
         let mut put = |name: &str, value: f64| figures.insert(name.to_owned(), value);
@@ -190,7 +195,7 @@ impl Common<'_> {
     /// Calls through it; gives failures by cause, and what the load doubts of itself.
     fn sip(
         &self,
-        place: &AtHand<'_>,
+        at_hand: &AtHand<'_>,
         up: &mut Up,
         figures: &mut BTreeMap<String, f64>,
     ) -> Result<(BTreeMap<String, u64>, Vec<String>), String> {
@@ -224,7 +229,7 @@ impl Common<'_> {
         ]);
         let signet = self.signet.display().to_string();
         let spent = Spent::begin(&up.members);
-        let told = self.end(place, &signet, &load, "calls.log", 0, &mut up.members)?;
+        let told = self.end(at_hand, &signet, &load, "calls.log", 0, &mut up.members)?;
         let (cpu_ns, _) = spent.end();
         let result = RunResult::read(&json)
             .map_err(|error| format!("the calls told nothing ({error}): {}", last_line(&told)))?;
@@ -254,7 +259,7 @@ impl Common<'_> {
     /// it printed. It has the time of a measurement, and so many seconds more.
     fn end(
         &self,
-        place: &AtHand<'_>,
+        at_hand: &AtHand<'_>,
         program: &str,
         arguments: &[String],
         log: &str,
@@ -262,7 +267,7 @@ impl Common<'_> {
         members: &mut [Member],
     ) -> Result<String, String> {
         let log = self.folder.path(log);
-        let near = &place.link.near;
+        let near = &at_hand.link.near;
         let mut process: Process = near.start(core(End::Near), program, arguments, &log)?;
         let patience = PATIENCE + Duration::from_secs(more_s + u64::from(self.seconds));
         let until = Instant::now() + patience;

@@ -15,14 +15,14 @@ const BORINGTUN: &str = "boringtun-cli";
 /// How long boringtun may take to make its device.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-pub(super) fn make(place: &AtHand<'_>) -> Result<Up, String> {
-    let is_of_kernel = place
+pub(super) fn make(at_hand: &AtHand<'_>) -> Result<Up, String> {
+    let is_of_kernel = at_hand
         .link
         .near
         .ip("link add wg-probe type wireguard")
         .is_ok();
     if is_of_kernel {
-        place.link.near.ip("link del wg-probe")?;
+        at_hand.link.near.ip("link del wg-probe")?;
     } else if !is_there(BORINGTUN) {
         return Err(format!(
             "the kernel has no WireGuard and there is no {BORINGTUN}: modprobe wireguard, or cargo install {BORINGTUN}"
@@ -30,13 +30,13 @@ pub(super) fn make(place: &AtHand<'_>) -> Result<Up, String> {
     }
     let mut members = Vec::new();
     for end in End::BOTH {
-        members.extend(device(place, end, is_of_kernel)?);
+        members.extend(device(at_hand, end, is_of_kernel)?);
     }
-    let keys = End::BOTH.map(|end| keys(place, end));
+    let keys = End::BOTH.map(|end| keys(at_hand, end));
     let [far, near] = keys;
     let (far, near) = (far?, near?);
     for (end, own, peer) in [(End::Far, &far, &near), (End::Near, &near, &far)] {
-        configure(place, end, own, peer)?;
+        configure(at_hand, end, own, peer)?;
     }
     Ok(Up {
         by: Some(
@@ -57,16 +57,16 @@ fn name(end: End) -> String {
 }
 
 /// Makes a device; of boringtun, its process.
-fn device(place: &AtHand<'_>, end: End, is_of_kernel: bool) -> Result<Option<Member>, String> {
+fn device(at_hand: &AtHand<'_>, end: End, is_of_kernel: bool) -> Result<Option<Member>, String> {
     let device = name(end);
-    let namespace = place.namespace(end);
+    let namespace = at_hand.namespace(end);
     if is_of_kernel {
         namespace.ip(&format!("link add {device} type wireguard"))?;
         return Ok(None);
     }
     // Else it gives up root's rights, which the device takes.
     let options = ["WG_SUDO=1", BORINGTUN, "--foreground", &device];
-    let mut member = place.start(end, "env", &words(&options))?;
+    let mut member = at_hand.start(end, "env", &words(&options))?;
     let until = Instant::now() + PATIENCE;
     let socket = format!("/var/run/wireguard/{device}.sock");
     let is_there = || {
@@ -90,10 +90,10 @@ struct Keys {
     public: String,
 }
 
-fn keys(place: &AtHand<'_>, end: End) -> Result<Keys, String> {
+fn keys(at_hand: &AtHand<'_>, end: End) -> Result<Keys, String> {
     let private = wg(&["genkey"], "")?;
     let public = wg(&["pubkey"], &private)?;
-    let file = place
+    let file = at_hand
         .folder
         .put(&format!("wireguard-{}.key", end.name()), &private)?;
     Ok(Keys {
@@ -102,9 +102,9 @@ fn keys(place: &AtHand<'_>, end: End) -> Result<Keys, String> {
     })
 }
 
-fn configure(place: &AtHand<'_>, end: End, own: &Keys, peer: &Keys) -> Result<(), String> {
+fn configure(at_hand: &AtHand<'_>, end: End, own: &Keys, peer: &Keys) -> Result<(), String> {
     let device = name(end);
-    let namespace = place.namespace(end);
+    let namespace = at_hand.namespace(end);
     let (within, peers_within, peers) = match end {
         End::Near => (NEAR_WITHIN, FAR_WITHIN, FAR),
         End::Far => (FAR_WITHIN, NEAR_WITHIN, NEAR),

@@ -18,7 +18,7 @@ const REPLAY_WINDOW: u32 = 64;
 const REMEDY: &str =
     "take a kernel with CONFIG_INET_ESP, CONFIG_XFRM_USER and the algorithms (modprobe esp4)";
 
-pub(super) fn make(place: &AtHand<'_>, esp: Esp) -> Result<Up, String> {
+pub(super) fn make(at_hand: &AtHand<'_>, esp: Esp) -> Result<Up, String> {
     let there = keys(esp)?;
     let back = keys(esp)?;
     let failed = |why: String| {
@@ -26,7 +26,7 @@ pub(super) fn make(place: &AtHand<'_>, esp: Esp) -> Result<Up, String> {
         format!("the kernel does not take ESP ({why}): {REMEDY}")
     };
     for end in End::BOTH {
-        let namespace = place.namespace(end);
+        let namespace = at_hand.namespace(end);
         for (source, destination, spi, key) in
             [(NEAR, FAR, "0x101", &there), (FAR, NEAR, "0x102", &back)]
         {
@@ -49,13 +49,13 @@ pub(super) fn make(place: &AtHand<'_>, esp: Esp) -> Result<Up, String> {
             namespace.ip(&policy).map_err(failed)?;
         }
     }
-    place.link.address_within()?;
+    at_hand.link.address_within()?;
     for (end, to, by, from) in [
         (End::Near, FAR_WITHIN, FAR, NEAR_WITHIN),
         (End::Far, NEAR_WITHIN, NEAR, FAR_WITHIN),
     ] {
         let route = format!("route add {to}/32 via {by} dev {DEVICE} src {from}");
-        place.namespace(end).ip(&route)?;
+        at_hand.namespace(end).ip(&route)?;
     }
     Ok(Up::within(Vec::new(), Counted::Nowhere))
 }

@@ -78,12 +78,12 @@ pub(super) fn ask_if_running<A: DeserializeOwned>(
 
 /// The same where a server must run; `otherwise` is what may be done where none does.
 pub(super) fn ask_running<A: DeserializeOwned>(
-    place: &Instance,
+    instance: &Instance,
     verb: &str,
     wanted: &impl Serialize,
     otherwise: &str,
 ) -> Result<A, Error> {
-    let folder = place.folder()?;
+    let folder = instance.folder()?;
     ask_if_running(&folder, verb, wanted)?.ok_or_else(|| {
         Error::new(
             format!("no server runs on {}", folder.display()),

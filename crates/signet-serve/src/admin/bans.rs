@@ -111,14 +111,14 @@ pub(super) async fn lifted(
 }
 
 /// Prints the sources that get no answers.
-pub fn bans(place: &Instance, form: Form) -> Result<(), Error> {
-    let listed: Listed = ask_running(place, "/bans", &Nothing {}, OTHERWISE)?;
+pub fn bans(instance: &Instance, form: Form) -> Result<(), Error> {
+    let listed: Listed = ask_running(instance, "/bans", &Nothing {}, OTHERWISE)?;
     tell(&listed, form, Listed::text)
 }
 
 /// Gives a source its answers back, and forgets its wrong passwords.
-pub fn bans_lift(place: &Instance, source: IpAddr) -> Result<(), Error> {
-    let lifted: Lifted = ask_running(place, "/bans/lift", &Lift { source }, OTHERWISE)?;
+pub fn bans_lift(instance: &Instance, source: IpAddr) -> Result<(), Error> {
+    let lifted: Lifted = ask_running(instance, "/bans/lift", &Lift { source }, OTHERWISE)?;
     say(&match lifted.was_banned {
         true => format!("{source} gets answers again\n"),
         false => format!("{source} was not banned; what it owed is forgotten\n"),

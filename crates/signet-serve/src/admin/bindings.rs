@@ -236,15 +236,15 @@ pub(super) async fn user_removed(
 }
 
 /// Lists the bindings that are alive, of all users or of one.
-pub fn bindings(place: &Instance, user: Option<&str>, form: Form) -> Result<(), Error> {
-    place.must_exist()?;
-    let folder = place.folder()?;
-    let named = user.map(|user| place.full_name(user)).transpose()?;
+pub fn bindings(instance: &Instance, user: Option<&str>, form: Form) -> Result<(), Error> {
+    instance.must_exist()?;
+    let folder = instance.folder()?;
+    let named = user.map(|user| instance.full_name(user)).transpose()?;
     let running = from_server(&folder, named.as_deref())?;
     let is_running = running.is_some();
     let mut bindings = match running {
         Some(bindings) => bindings,
-        None => from_database(place, named.as_deref())?,
+        None => from_database(instance, named.as_deref())?,
     };
     bindings.sort_by(|a, b| a.user.cmp(&b.user));
     let listed = Listed {
@@ -286,8 +286,8 @@ fn from_server(folder: &Path, user: Option<&str>) -> Result<Option<Vec<Shown>>, 
 }
 
 /// What the database has.
-fn from_database(place: &Instance, user: Option<&str>) -> Result<Vec<Shown>, Error> {
-    let opened = place.open()?;
+fn from_database(instance: &Instance, user: Option<&str>) -> Result<Vec<Shown>, Error> {
+    let opened = instance.open()?;
     let wanted = user.map(aor_of);
     let now_ms = clock::unix_ms();
     let mut found = Vec::new();
@@ -304,20 +304,24 @@ fn from_database(place: &Instance, user: Option<&str>) -> Result<Vec<Shown>, Err
 
 /// Removes contacts of a user, all of them or one: at the running server, which has stored
 /// it before it says so, or, where none runs, in the database.
-pub fn bindings_remove(place: &Instance, user: &str, contact: Option<&str>) -> Result<(), Error> {
-    place.must_exist()?;
-    let user = place.full_name(user)?;
+pub fn bindings_remove(
+    instance: &Instance,
+    user: &str,
+    contact: Option<&str>,
+) -> Result<(), Error> {
+    instance.must_exist()?;
+    let user = instance.full_name(user)?;
     let wanted = Remove {
         user: user.clone(),
         contact: contact.map(str::to_owned),
     };
-    let folder = place.folder()?;
+    let folder = instance.folder()?;
     let contacts = match ask_if_running::<Removed>(&folder, "/bindings/remove", &wanted)? {
         Some(removed) => removed.contacts,
         None => {
             let aor = aor_of(&user);
             let is_meant = |uri: &[u8]| contact.is_none_or(|contact| is_same(contact, uri));
-            remove_in_database(&place.open()?.data, |its, binding| {
+            remove_in_database(&instance.open()?.data, |its, binding| {
                 *its == *aor && is_meant(&binding.uri)
             })?
         }

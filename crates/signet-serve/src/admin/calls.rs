@@ -161,12 +161,12 @@ pub(super) async fn listed(
 }
 
 /// Prints the calls in progress, all or those of one user.
-pub fn calls(place: &Instance, user: Option<&str>, form: Form) -> Result<(), Error> {
+pub fn calls(instance: &Instance, user: Option<&str>, form: Form) -> Result<(), Error> {
     let wanted = Wanted {
         user: user.map(str::to_owned),
     };
     let otherwise = "only a running server knows of calls";
-    let listed: Listed = ask_running(place, "/calls", &wanted, otherwise)?;
+    let listed: Listed = ask_running(instance, "/calls", &wanted, otherwise)?;
     tell(&listed, form, Listed::text)
 }
 

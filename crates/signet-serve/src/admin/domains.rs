@@ -15,8 +15,8 @@ pub struct Domains {
 
 impl Domains {
     /// Opens them.
-    pub fn open(place: &Instance) -> Result<Self, Error> {
-        let opened = place.open()?;
+    pub fn open(instance: &Instance) -> Result<Self, Error> {
+        let opened = instance.open()?;
         let database = Database::open(&opened.data.database())?;
         Ok(Self { database })
     }

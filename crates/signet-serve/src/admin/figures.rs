@@ -41,13 +41,13 @@ pub(super) async fn shown(State(admin): State<Admin>) -> String {
 /// No server runs there, or it does not answer.
 pub fn figures(at: &FiguresAt) -> Result<FiguresPage, Error> {
     match at {
-        FiguresAt::Instance(place) => by_socket(place),
+        FiguresAt::Instance(instance) => by_socket(instance),
         FiguresAt::Address(url) => by_address(url),
     }
 }
 
-fn by_socket(place: &Instance) -> Result<FiguresPage, Error> {
-    let folder = place.folder()?;
+fn by_socket(instance: &Instance) -> Result<FiguresPage, Error> {
+    let folder = instance.folder()?;
     let path = ask::path(&folder);
     let unanswered = |why: String| {
         Error::new(

@@ -315,18 +315,18 @@ fn hops(settings: &Settings) -> Vec<(Arc<str>, &NextHop, (u16, u16))> {
 }
 
 /// Prints the gateways and how they are.
-pub fn gateways(place: &Instance, form: Form) -> Result<(), Error> {
-    let listed: Listed = ask_running(place, "/gateways", &Nothing {}, OTHERWISE)?;
+pub fn gateways(instance: &Instance, form: Form) -> Result<(), Error> {
+    let listed: Listed = ask_running(instance, "/gateways", &Nothing {}, OTHERWISE)?;
     tell(&listed, form, Listed::text)
 }
 
 /// Has a gateway, or all of a group, begin nothing new, or ends that.
-pub fn gateways_drain(place: &Instance, name: &str, is_drained: bool) -> Result<(), Error> {
+pub fn gateways_drain(instance: &Instance, name: &str, is_drained: bool) -> Result<(), Error> {
     let wanted = Drain {
         name: name.to_owned(),
         is_drained,
     };
-    let drained: Drained = ask_running(place, "/gateways/drain", &wanted, OTHERWISE)?;
+    let drained: Drained = ask_running(instance, "/gateways/drain", &wanted, OTHERWISE)?;
     let lines = drained.gateways.iter().map(|(name, has_changed)| {
         let told = match (is_drained, has_changed) {
             (true, true) => "is drained: it gets no new calls, and those in progress go on",

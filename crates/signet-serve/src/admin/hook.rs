@@ -39,9 +39,9 @@ pub(super) async fn forgotten(
 }
 
 /// Has a running server forget what its hook has answered.
-pub fn hook_forget(place: &Instance, form: Form) -> Result<(), Error> {
+pub fn hook_forget(instance: &Instance, form: Form) -> Result<(), Error> {
     let otherwise = "a server that does not run remembers nothing";
-    let answer: Forgotten = ask_running(place, "/hook/forget", &Nothing {}, otherwise)?;
+    let answer: Forgotten = ask_running(instance, "/hook/forget", &Nothing {}, otherwise)?;
     tell(&answer, form, |answer| {
         format!("forgot {} answers of the hook\n", answer.forgotten)
     })

@@ -48,10 +48,10 @@ pub(super) async fn changed(State(_): State<Admin>, Json(wanted): Json<Wanted>) 
 }
 
 /// Has the running server log from another level on, or says from which it does.
-pub fn log_level(place: &Instance, level: Option<LogLevel>, form: Form) -> Result<(), Error> {
+pub fn log_level(instance: &Instance, level: Option<LogLevel>, form: Form) -> Result<(), Error> {
     let wanted = Wanted { level };
     let otherwise = "log.level in the configuration is what it starts with";
-    let told: Told = ask_running(place, "/log-level", &wanted, otherwise)?;
+    let told: Told = ask_running(instance, "/log-level", &wanted, otherwise)?;
     tell(&told, form, |told| match told.level == told.before {
         true => format!("the log has {} and above\n", told.level.name()),
         false => format!(

@@ -138,8 +138,8 @@ pub(super) async fn listed(
 }
 
 /// Prints the limits in force.
-pub fn limits(place: &Instance, form: Form) -> Result<(), Error> {
+pub fn limits(instance: &Instance, form: Form) -> Result<(), Error> {
     let otherwise = "etc/signet.toml has all limits with their defaults";
-    let listed: Listed = ask_running(place, "/limits", &Nothing {}, otherwise)?;
+    let listed: Listed = ask_running(instance, "/limits", &Nothing {}, otherwise)?;
     tell(&listed, form, Listed::text)
 }

@@ -154,15 +154,15 @@ pub(super) async fn drained(
 }
 
 /// Prints the media engines and how they are.
-pub fn media(place: &Instance, form: Form) -> Result<(), Error> {
-    let listed: Listed = ask_running(place, "/media", &Nothing {}, OTHERWISE)?;
+pub fn media(instance: &Instance, form: Form) -> Result<(), Error> {
+    let listed: Listed = ask_running(instance, "/media", &Nothing {}, OTHERWISE)?;
     tell(&listed, form, Listed::text)
 }
 
 /// Has a media engine get no new calls, or ends that.
-pub fn media_drain(place: &Instance, engine: SocketAddr, is_drained: bool) -> Result<(), Error> {
+pub fn media_drain(instance: &Instance, engine: SocketAddr, is_drained: bool) -> Result<(), Error> {
     let wanted = Drain { engine, is_drained };
-    let drained: Drained = ask_running(place, "/media/drain", &wanted, OTHERWISE)?;
+    let drained: Drained = ask_running(instance, "/media/drain", &wanted, OTHERWISE)?;
     let told = match (is_drained, drained.has_changed) {
         (true, true) => "is drained: it gets no new calls, and those in progress go on",
         (true, false) => "was drained before",

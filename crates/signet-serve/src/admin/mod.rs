@@ -179,8 +179,8 @@ pub fn check(path: &Path) -> Result<(), Error> {
 }
 
 /// Makes the authority of a data folder.
-pub fn ca_init(place: &Instance) -> Result<(), Error> {
-    let opened = place.open()?;
+pub fn ca_init(instance: &Instance) -> Result<(), Error> {
+    let opened = instance.open()?;
     Ca::init(&opened.data)?;
     say(&format!(
         "{} is for phones and neighbours: they trust what it certifies.\n{} stays here, and secret.\n",
@@ -191,12 +191,12 @@ pub fn ca_init(place: &Instance) -> Result<(), Error> {
 
 /// Issues a certificate by the authority of a data folder.
 pub fn ca_issue(
-    place: &Instance,
+    instance: &Instance,
     names: &[String],
     out: Option<&Path>,
     kind: KeyKind,
 ) -> Result<(), Error> {
-    let opened = place.open()?;
+    let opened = instance.open()?;
     let ca = Ca::open_or_init(&opened.data)?;
     let stem = match (out, names.first()) {
         (Some(out), _) => out.to_owned(),

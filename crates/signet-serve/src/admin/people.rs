@@ -60,10 +60,10 @@ pub struct People {
 
 impl People {
     /// Opens them; `domain` is that of names which are given without one.
-    pub fn open(place: &Instance, domain: Option<Domain>) -> Result<Self, Error> {
-        let users = Users::open(place, domain)?;
+    pub fn open(instance: &Instance, domain: Option<Domain>) -> Result<Self, Error> {
+        let users = Users::open(instance, domain)?;
         let database = Database::open(&users.data().database())?;
-        let config = match place {
+        let config = match instance {
             Instance::Config(path) => Some(Config::from_file(path)?),
             Instance::Data(_) => None,
         };
@@ -158,13 +158,13 @@ impl People {
             )
         })?;
         say(&text_of(&person))?;
-        for (place, changed) in [
+        for (instance, changed) in [
             (&person.forward_always, &changes.forward_always),
             (&person.forward_busy, &changes.forward_busy),
             (&person.forward_no_answer, &changes.forward_no_answer),
         ] {
-            if let (Some(place), Some(_)) = (place, changed) {
-                self.note_nobody(place)?;
+            if let (Some(instance), Some(_)) = (instance, changed) {
+                self.note_nobody(instance)?;
             }
         }
         tell(self.users.data())
@@ -212,7 +212,7 @@ impl People {
             named.is_ok_and(|of| of.user == person.user && *of.realm.0 == *person.realm)
         };
         let own = format!("{}@{}", person.user, person.realm);
-        for (to, place) in [
+        for (to, instance) in [
             (given(&changes.forward_always), &mut person.forward_always),
             (given(&changes.forward_busy), &mut person.forward_busy),
             (
@@ -228,7 +228,7 @@ impl People {
                         "name another place, or write - to take it back",
                     ));
                 }
-                *place = to;
+                *instance = to;
             }
         }
         Ok(())
@@ -538,7 +538,7 @@ fn text_of(person: &PersonRow) -> String {
             let _ = writeln!(text, "  {what:<18} {value}");
         }
     };
-    let place = |uri: &Option<String>| uri.as_deref().map(|uri| shown(uri).to_owned());
+    let instance = |uri: &Option<String>| uri.as_deref().map(|uri| shown(uri).to_owned());
     line("permissions", person.permissions.clone());
     line("group", person.group.clone());
     line("caller-id", person.caller_id.clone());

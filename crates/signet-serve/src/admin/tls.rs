@@ -42,8 +42,8 @@ struct Running {
 /// Prints certificates, versions, suites, groups and, where the server runs
 /// and has an address for figures, what clients made of them. The first line
 /// says where it is from.
-pub fn tls(place: &Instance, form: Form) -> Result<(), Error> {
-    let config = config_of(place)?;
+pub fn tls(instance: &Instance, form: Form) -> Result<(), Error> {
+    let config = config_of(instance)?;
     let running = running(&config.data);
     if let Some(addr) = running.as_ref().and_then(|running| running.metrics) {
         let path = match form {
@@ -62,7 +62,7 @@ pub fn tls(place: &Instance, form: Form) -> Result<(), Error> {
             form,
         );
     }
-    let (from, why) = match (place, &running) {
+    let (from, why) = match (instance, &running) {
         // What a server was told on its command line is written nowhere.
         (Instance::Data(data), _) => {
             return Err(Error::new(
@@ -90,7 +90,7 @@ pub fn tls(place: &Instance, form: Form) -> Result<(), Error> {
     for listener in setup::listeners(&config) {
         if listener.at.transport.is_secure() && listener.accept {
             listeners.push(Some(ListenerTls {
-                place: listener.at.to_string(),
+                instance: listener.at.to_string(),
                 accepts: true,
                 certificates: shown_by_files(&listener.security, &config.data)?,
                 crls: ShownCrl::read_all(&listener.security.crls)?,
@@ -137,8 +137,8 @@ fn tell(from: &str, report: &str, form: Form) -> Result<(), Error> {
 
 /// Puts a new secret of session tickets in the first place. The one before goes
 /// on opening its tickets until they end, or, with `forgets_old`, not at all.
-pub fn tls_rotate_secret(place: &Instance, forgets_old: bool) -> Result<(), Error> {
-    let config = config_of(place)?;
+pub fn tls_rotate_secret(instance: &Instance, forgets_old: bool) -> Result<(), Error> {
+    let config = config_of(instance)?;
     if config.tls.ticket_keys == TicketKeysFrom::File {
         return Err(Error::new(
             "the secret of session tickets comes from a file, which is yours to replace",
@@ -181,8 +181,8 @@ pub fn tls_rotate_secret(place: &Instance, forgets_old: bool) -> Result<(), Erro
     })
 }
 
-fn config_of(place: &Instance) -> Result<Config, Error> {
-    match place {
+fn config_of(instance: &Instance) -> Result<Config, Error> {
+    match instance {
         Instance::Config(path) => Ok(Config::from_file(path)?),
         Instance::Data(data) => Ok(Config {
             data: data.clone(),

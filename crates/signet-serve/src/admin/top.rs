@@ -155,9 +155,9 @@ pub(super) async fn figures(
 }
 
 /// Asks the running server for its figures.
-pub fn ask(place: &Instance) -> Result<Figures, Error> {
+pub fn ask(instance: &Instance) -> Result<Figures, Error> {
     let otherwise = "only a running server has figures";
-    ask_running(place, "/top", &Nothing {}, otherwise)
+    ask_running(instance, "/top", &Nothing {}, otherwise)
 }
 
 /// What happened from one moment to another. Those of another process are not compared.

@@ -161,8 +161,8 @@ pub(super) async fn traced(
 
 /// Shows what passes the running server, until the time is up, the server ends or nobody
 /// reads it.
-pub fn trace(place: &Instance, what: &Tracing) -> Result<(), Error> {
-    let folder = place.folder()?;
+pub fn trace(instance: &Instance, what: &Tracing) -> Result<(), Error> {
+    let folder = instance.folder()?;
     let path = ask::path(&folder);
     let unanswered = |why: &str| {
         Error::new(

@@ -151,8 +151,8 @@ pub(super) async fn listed(
 }
 
 /// Prints the trunks and how they stand.
-pub fn trunks(place: &Instance, form: Form) -> Result<(), Error> {
-    let listed: Listed = ask_running(place, "/trunks", &Nothing {}, OTHERWISE)?;
+pub fn trunks(instance: &Instance, form: Form) -> Result<(), Error> {
+    let listed: Listed = ask_running(instance, "/trunks", &Nothing {}, OTHERWISE)?;
     tell(&listed, form, Listed::text)
 }
 

@@ -45,13 +45,13 @@ pub(super) struct Named {
 
 impl Users {
     /// Opens them; `domain` is that of names which are given without one.
-    pub fn open(place: &Instance, domain: Option<Domain>) -> Result<Self, Error> {
+    pub fn open(instance: &Instance, domain: Option<Domain>) -> Result<Self, Error> {
         let Opened {
             data,
             domain: default,
             realm,
             users,
-        } = place.open()?;
+        } = instance.open()?;
         let kept = match userdb::options(&users, None)?.into_iter().next() {
             None => Kept::Here(RefCell::new(Database::open(&data.database())?)),
             Some(options) => {

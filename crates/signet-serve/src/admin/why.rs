@@ -121,15 +121,15 @@ impl Wanted {
 /// Whether a URI is that of a user, whose domain may be left out.
 pub(crate) fn names(uri: &str, wanted: &str) -> bool {
     let (_, user_and_place) = uri.split_once(':').unwrap_or(("", uri));
-    let (user, place) = user_and_place
+    let (user, instance) = user_and_place
         .split_once('@')
         .unwrap_or((user_and_place, ""));
     match wanted.split_once('@') {
-        None => user == wanted && (!place.is_empty() || uri.starts_with("tel:")),
+        None => user == wanted && (!instance.is_empty() || uri.starts_with("tel:")),
         Some((wanted, domain)) => {
-            let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
+            let host = instance.rsplit_once(':').map_or(instance, |(host, _)| host);
             let is_there = |host: &str| host.eq_ignore_ascii_case(domain);
-            user == wanted && (is_there(place) || is_there(host))
+            user == wanted && (is_there(instance) || is_there(host))
         }
     }
 }
@@ -223,9 +223,9 @@ pub(super) async fn refusals(
 }
 
 /// Prints what the running server refused lately.
-pub fn why(place: &Instance, wanted: &Wanted, form: Form) -> Result<(), Error> {
+pub fn why(instance: &Instance, wanted: &Wanted, form: Form) -> Result<(), Error> {
     let otherwise = "refusals are kept as long as the server runs, and its log has more of them";
-    let answer: Answer = ask_running(place, "/refusals", wanted, otherwise)?;
+    let answer: Answer = ask_running(instance, "/refusals", wanted, otherwise)?;
     tell(&answer, form, Answer::text)
 }
 

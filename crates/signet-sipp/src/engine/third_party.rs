@@ -13,7 +13,7 @@ impl Engine {
     /// What other instances have to say; gives whether there may be more.
     pub(super) fn hear_twins(&mut self) -> bool {
         for _ in 0..COMMANDS_MAX {
-            let Some(heard) = self.twins.hear() else {
+            let Some(heard) = self.twins.receive() else {
                 return false;
             };
             let now_ns = self.now_ns();

@@ -4,7 +4,8 @@
 use invariant::broken;
 use sip_limit::oc;
 use sip_locate::{Hop, LocateError, Located, Query};
-use sip_msg::Method;
+use sip_msg::{Method, Target};
+use sip_txn::ClientId;
 
 use super::context::{Branch, Candidate, Context, Key, Owner, Progress, TargetKind, lines_of};
 use super::egress::{Egress, flow_of, may_stream, path_of, target_uri};
@@ -18,6 +19,17 @@ use crate::relay::Source;
 use crate::timer::Timer;
 use crate::trunk::legs::LegCopy;
 use crate::{Now, Outputs, Shard};
+
+/// A copy of a request that is written and not yet sent.
+struct WrittenCopy {
+    client: ClientId,
+    /// Where it begins in the outbox.
+    start: usize,
+    method: Method,
+    /// How long its first response is awaited, where there are others to try.
+    patience_ms: Option<u64>,
+    to: Target,
+}
 
 impl Shard {
     /// Starts what may be started now: all targets of the highest q that have
@@ -375,46 +387,67 @@ impl Shard {
             self.authorize(planned, &mut out.outbox.bytes, start);
         }
         let method = request.method();
-        let place = (egress.to.transport, egress.to.remote);
         let patience_ms = match method {
             Method::Invite => candidate.patience_ms(request),
             _ => None,
         };
-        if let Some(patience_ms) = patience_ms
-            && let Some(health) = self.gateways.health_of(place.0, place.1)
-        {
-            health.tried(now.mono_ms, patience_ms);
-        }
-        let owner = Owner::Context(key, number as u16).encode();
-        let to = egress.to.clone();
-        self.txns.start_client(
-            now.mono_ms,
+        let copy = WrittenCopy {
             client,
-            method,
-            to,
-            owner,
             start,
-            &mut out.outbox,
-        );
-        self.counters.requests_forwarded += 1;
-        let mut branch = Branch::new(client, at as u16, Source::at(&egress.to));
-        if let TargetKind::NextHops { at, .. } = &candidate.kind {
-            branch.hop = *at;
-        }
-        if method == Method::Invite {
-            // RFC 3261 16.6: "Timer C MUST be set for each client transaction when an INVITE
-            // request is proxied.  The timer MUST be larger than 3 minutes." Until the first
-            // response it stands for a shorter time, where there are several next hops.
-            branch.is_awaited = patience_ms.is_some();
-            branch.timer_c_ms = now.mono_ms + patience_ms.unwrap_or(self.timer_c_ms());
-            let timer = Timer::C(key, number as u16);
-            branch.timer_c = self.wheel.start(branch.timer_c_ms, timer);
-        }
-        context.branches.push(branch);
+            method,
+            patience_ms,
+            to: egress.to.clone(),
+        };
+        self.start_branch(now, key, context, at, copy, out);
         if let Some(planned) = planned {
             self.keep_leg(context, planned);
         }
         true
+    }
+
+    /// Hands a copy to its transaction, which sends it, and notes its branch.
+    fn start_branch(
+        &mut self,
+        now: Now,
+        key: Key,
+        context: &mut Context,
+        at: usize,
+        copy: WrittenCopy,
+        out: &mut Outputs,
+    ) {
+        let Some(candidate) = context.candidates.get(at) else {
+            return broken!("a target that is tried is in its set");
+        };
+        let number = context.branches.len() as u16;
+        if let Some(patience_ms) = copy.patience_ms
+            && let Some(health) = self.gateways.health_of(copy.to.transport, copy.to.remote)
+        {
+            health.tried(now.mono_ms, patience_ms);
+        }
+        let mut branch = Branch::new(copy.client, at as u16, Source::at(&copy.to));
+        self.txns.start_client(
+            now.mono_ms,
+            copy.client,
+            copy.method,
+            copy.to,
+            Owner::Context(key, number).encode(),
+            copy.start,
+            &mut out.outbox,
+        );
+        self.counters.requests_forwarded += 1;
+        if let TargetKind::NextHops { at, .. } = &candidate.kind {
+            branch.hop = *at;
+        }
+        if copy.method == Method::Invite {
+            // RFC 3261 16.6: "Timer C MUST be set for each client transaction when an INVITE
+            // request is proxied.  The timer MUST be larger than 3 minutes." Until the first
+            // response it stands for a shorter time, where there are several next hops.
+            branch.is_awaited = copy.patience_ms.is_some();
+            branch.timer_c_ms = now.mono_ms + copy.patience_ms.unwrap_or(self.timer_c_ms());
+            let timer = Timer::C(key, number);
+            branch.timer_c = self.wheel.start(branch.timer_c_ms, timer);
+        }
+        context.branches.push(branch);
     }
 
     /// Timer C: what the operator chose, and more than three minutes in any case.

@@ -20,7 +20,7 @@ use super::{Registering, State, Trunk};
 use crate::effect::{Effect, ParkId};
 use crate::hops::of_next_hop;
 use crate::park::Parked;
-use crate::proxy::ways::in_order;
+use crate::proxy::groups::in_order;
 use crate::routes::{Care, GatewayGroup, NextHop};
 use crate::timer::Timer;
 use crate::{Now, Outputs, Shard};
@@ -74,7 +74,7 @@ struct Kept {
     /// Where the contact is bound.
     good: Option<MemberAddress>,
     /// Where to try in this round, beside the way at hand: addresses, then members.
-    ways: VecDeque<MemberAddress>,
+    members_left: VecDeque<MemberAddress>,
     members: VecDeque<NextHop>,
     resolving: Option<(ParkId, Arc<str>)>,
     under_way: Option<UnderWay>,
@@ -94,7 +94,7 @@ struct MemberAddress {
 struct UnderWay {
     number: u32,
     client: ClientId,
-    way: MemberAddress,
+    member: MemberAddress,
     timer: TimerId,
     has_contact: bool,
 }
@@ -112,7 +112,7 @@ impl Kept {
             is_ahead: false,
             place: Vec::new(),
             good: None,
-            ways: VecDeque::new(),
+            members_left: VecDeque::new(),
             members: VecDeque::new(),
             resolving: None,
             under_way: None,
@@ -125,14 +125,14 @@ impl Kept {
     fn begin_anew(&mut self) {
         self.attempt = Attempt::default();
         (self.is_challenged, self.is_ahead) = (false, false);
-        self.ways = self.good.iter().cloned().collect();
+        self.members_left = self.good.iter().cloned().collect();
         self.members.clear();
     }
 
     /// Adds an address, unless it is the one that is tried first.
     fn add_way(&mut self, host: &Arc<str>, hop: Hop) {
         if self.good.as_ref().is_none_or(|good| good.hop != hop) {
-            self.ways.push_back(MemberAddress {
+            self.members_left.push_back(MemberAddress {
                 host: Arc::clone(host),
                 hop,
             });
@@ -140,7 +140,7 @@ impl Kept {
     }
 
     fn has_other(&self) -> bool {
-        !self.ways.is_empty() || !self.members.is_empty()
+        !self.members_left.is_empty() || !self.members.is_empty()
     }
 }
 
@@ -424,8 +424,8 @@ impl Shard {
         kept.begin_anew();
         let is_to_be_sent = kept.machine.begin_end(now.mono_ms);
         if is_to_be_sent && let Some(under_way) = &under_way {
-            kept.ways.push_front(under_way.way.clone());
-            kept.ways.truncate(1);
+            kept.members_left.push_front(under_way.member.clone());
+            kept.members_left.truncate(1);
         }
         if let Some(under_way) = under_way {
             self.wheel.cancel(under_way.timer);
@@ -451,8 +451,8 @@ impl Shard {
                 let failure = Answer::Member(kept.failure);
                 return self.register_came_to(now, at, failure, None, out);
             }
-            if let Some(way) = kept.ways.pop_front() {
-                match self.send_register(now, at, way, out) {
+            if let Some(member) = kept.members_left.pop_front() {
+                match self.send_register(now, at, member, out) {
                     true => return,
                     false => continue,
                 }

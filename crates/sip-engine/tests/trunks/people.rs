@@ -294,13 +294,13 @@ fn help_is_called_over_a_trunk_whose_password_is_refused_and_its_challenge_answe
 fn a_trunk_whose_password_is_refused_is_the_last_way_to_help() {
     let mut house = house_with(book(), trunk(), |settings| {
         settings.routes.groups.push(group("other", OTHER));
-        let way = |group, cost| RouteOption {
+        let option = |group, cost| RouteOption {
             group,
             cost,
             when: None,
         };
-        let ways = vec![way(0, 1), way(1, 2)];
-        settings.routes.prefix_ways.insert("112".into(), ways);
+        let options = vec![option(0, 1), option(1, 2)];
+        settings.routes.prefix_options.insert("112".into(), options);
     });
     assert_eq!(copy(&house.call("alice", HELP)).0, PROVIDER);
     lock(&mut house);
@@ -319,15 +319,15 @@ fn a_trunk_has_no_more_calls_than_it_may_and_the_next_way_follows_where_it_is_re
     let second = house.call("carol", OUTSIDE);
     saw_status(&mut house, second, 503, Reason::GroupCallsMax);
 
-    let way = |group, cost| RouteOption {
+    let option = |group, cost| RouteOption {
         group,
         cost,
         when: None,
     };
     let mut house = house_with(book(), trunk(), |settings| {
         settings.routes.groups.push(group("other", OTHER));
-        let ways = vec![way(0, 1), way(1, 2)];
-        settings.routes.prefix_ways.insert("+49".into(), ways);
+        let options = vec![option(0, 1), option(1, 2)];
+        settings.routes.prefix_options.insert("+49".into(), options);
     });
     let first = the(house.call("alice", OUTSIDE), "INVITE");
     let again = the(challenge(&mut house.bed, &first, 407, "n1"), "INVITE");

@@ -77,7 +77,7 @@ pub(super) async fn listen(
                 let began = Instant::now();
                 is_known_broken = false;
                 announcements.push(Changed::Everything);
-                let why = hear(stream, input, &announcements).await;
+                let why = receive(stream, input, &announcements).await;
                 if began.elapsed() >= STEADY {
                     pause = RETRY_MIN;
                 }
@@ -141,7 +141,7 @@ async fn subscribe(
 }
 
 /// Takes announcements until the connection ends; says why.
-async fn hear(mut stream: Stream, mut input: Vec<u8>, announcements: &Announcements) -> String {
+async fn receive(mut stream: Stream, mut input: Vec<u8>, announcements: &Announcements) -> String {
     loop {
         match next(&mut stream, &mut input).await {
             Ok(reply) => {

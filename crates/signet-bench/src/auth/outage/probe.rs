@@ -181,7 +181,7 @@ impl Line {
         for _ in 0..SENDS_MAX {
             self.send(invite)?;
             let until = Instant::now() + AGAIN;
-            if let Some(answer) = self.hear(dialog, cseq, until)? {
+            if let Some(answer) = self.receive(dialog, cseq, until)? {
                 if answer.status() >= 300 {
                     self.send(&dialog.acknowledge(cseq, &answer))?;
                 }
@@ -192,7 +192,12 @@ impl Line {
     }
 
     /// The final answer to an INVITE of this call. What else comes is passed over.
-    fn hear(&self, dialog: &Dialog, cseq: u32, until: Instant) -> std::io::Result<Option<Message>> {
+    fn receive(
+        &self,
+        dialog: &Dialog,
+        cseq: u32,
+        until: Instant,
+    ) -> std::io::Result<Option<Message>> {
         let mut bytes = [0; 65_535];
         loop {
             let left = until.saturating_duration_since(Instant::now());

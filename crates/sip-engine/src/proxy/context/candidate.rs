@@ -12,8 +12,8 @@ use crate::effect::ParkId;
 use crate::gateways::GatewayAddress;
 use crate::location::Binding;
 use crate::people::Person;
+use crate::proxy::groups::Beside;
 use crate::proxy::outcome::Outcome;
-use crate::proxy::ways::Beside;
 use crate::routes::{Care, NextHop};
 use crate::trunk::Trunk;
 

@@ -47,10 +47,10 @@ impl Shard {
         let name = Arc::clone(&own.trunk.name);
         let Some(kept) = &mut own.kept else { return };
         let answer = understood(kept, under_way.has_contact, response);
-        let place = (under_way.way.hop.transport, under_way.way.hop.addr);
+        let place = (under_way.member.hop.transport, under_way.member.hop.addr);
         if matches!(answer, Answer::Bound { .. }) {
             let is_outdated = kept.machine.is_outdated();
-            kept.good = (!is_outdated).then(|| under_way.way.clone());
+            kept.good = (!is_outdated).then(|| under_way.member.clone());
             if let Some(account) = kept.account.as_mut().filter(|_| kept.is_ahead) {
                 account.taken_ahead();
             }
@@ -61,10 +61,10 @@ impl Shard {
             Answer::Challenged | Answer::Done | Answer::TooBrief { .. }
         ) {
             // It may go out again, the same way.
-            kept.ways.push_front(under_way.way.clone());
+            kept.members_left.push_front(under_way.member.clone());
         }
         let is_good = !matches!(answer, Answer::Member(_));
-        self.note_member(now, &under_way.way, Ok((status, is_good)), pause, out);
+        self.note_member(now, &under_way.member, Ok((status, is_good)), pause, out);
         let shown = Some((place.1, status));
         self.register_told(
             now,
@@ -99,7 +99,7 @@ impl Shard {
             Failure::Silent => Why::Silent,
             _ => Why::Unreachable,
         };
-        self.note_member(now, &under_way.way, Err(why), None, out);
+        self.note_member(now, &under_way.member, Err(why), None, out);
         self.register_came_to(now, at, Answer::Member(failure), None, out);
     }
 
@@ -171,7 +171,7 @@ impl Shard {
         };
         let mut is_leaving = false;
         if let Some(kept) = self.registrations.kept(at) {
-            kept.ways.clear();
+            kept.members_left.clear();
             kept.members.clear();
             is_leaving = kept.is_leaving;
         }
@@ -203,12 +203,12 @@ impl Shard {
     fn note_member(
         &mut self,
         now: Now,
-        way: &MemberAddress,
+        member: &MemberAddress,
         came: Result<(u16, bool), Why>,
         pause: Option<u64>,
         out: &mut Outputs,
     ) {
-        let (transport, addr) = (way.hop.transport, way.hop.addr);
+        let (transport, addr) = (member.hop.transport, member.hop.addr);
         let dead_hop_ms = self.settings.proxy.dead_hop_ms;
         let held = match (came, pause) {
             (Err(why), _) => Some((why, dead_hop_ms)),
@@ -218,7 +218,7 @@ impl Shard {
         };
         let change = match (held, came) {
             (Some((why, for_ms)), _) => {
-                let health = (self.gateways).health_at(transport, addr, &way.host, now.mono_ms);
+                let health = (self.gateways).health_at(transport, addr, &member.host, now.mono_ms);
                 health.and_then(|of| of.failed(now.mono_ms, why, for_ms))
             }
             (None, Ok((status, is_good))) => {
@@ -228,7 +228,7 @@ impl Shard {
             (None, Err(_)) => None,
         };
         if let Some(change) = change {
-            let name = (&*way.host).into();
+            let name = (&*member.host).into();
             self.tell_of_gateway((transport, addr), name, change, out);
         }
     }

@@ -19,10 +19,10 @@ impl Shard {
         &mut self,
         now: Now,
         at: usize,
-        way: MemberAddress,
+        member: MemberAddress,
         out: &mut Outputs,
     ) -> bool {
-        let hop = &way.hop;
+        let hop = &member.hop;
         let listener = self.own.first_towards(hop.transport, &hop.addr);
         let listener = listener.filter(|_| !self.own.is_at(hop.transport, &hop.addr));
         let client = listener.and_then(|_| self.txns.reserve_client());
@@ -75,7 +75,7 @@ impl Shard {
         kept.under_way = Some(UnderWay {
             number,
             client,
-            way,
+            member,
             timer,
             has_contact,
         });

@@ -1,4 +1,4 @@
-//! Several ways for the same numbers: the cheapest first, each in its hours.
+//! Several groups for the same numbers: the cheapest first, each in its hours.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -13,26 +13,26 @@ use sip_engine::settings::Settings;
 const CHEAP: &str = "203.0.113.201:5060";
 const NUMBER: &str = "sip:0043123@example.org";
 
-fn way(group: usize, cost: u32, when: Option<Hours>) -> RouteOption {
+fn option(group: usize, cost: u32, when: Option<Hours>) -> RouteOption {
     RouteOption { group, cost, when }
 }
 
 /// A cheap group for `00`, with the number as it wants it, before the other.
-fn two_ways(settings: &mut Settings) {
+fn two_options(settings: &mut Settings) {
     let mut cheap = group("cheap", CHEAP);
     cheap.strip = 2;
     cheap.prepend = "+".into();
     settings.routes.groups.push(cheap);
     settings
         .routes
-        .prefix_ways
-        .insert("00".into(), vec![way(1, 1, None), way(0, 2, None)]);
+        .prefix_options
+        .insert("00".into(), vec![option(1, 1, None), option(0, 2, None)]);
 }
 
 #[test]
 fn the_cheapest_is_first_and_the_next_follows_with_its_own_form_of_the_number() {
     for transport in TRANSPORTS {
-        let mut house = House::with(book(), two_ways);
+        let mut house = House::with(book(), two_options);
         let (_, sent) = house.call_over(transport, "alice", NUMBER);
         assert_eq!(
             copy(&sent),
@@ -57,7 +57,7 @@ fn what_is_no_failure_of_the_way_is_the_answer() {
         (603, false),
     ] {
         let mut house = House::with(book(), |settings| {
-            two_ways(settings);
+            two_options(settings);
             settings.routes.groups[1].care = Some(std::sync::Arc::new(Care {
                 failover: Failover::USUAL.with(480),
                 ..Care::USUAL
@@ -71,7 +71,7 @@ fn what_is_no_failure_of_the_way_is_the_answer() {
 
 #[test]
 fn a_silent_way_is_left_for_the_next() {
-    let mut house = House::with(book(), two_ways);
+    let mut house = House::with(book(), two_options);
     house.call("alice", NUMBER);
     let next = house.bed.wait(4_100);
     let next: Vec<_> = copies(&next)
@@ -87,9 +87,9 @@ fn a_way_is_there_in_its_hours() {
     let tuesday = 24 * 60;
     let evening = Hours::new(vec![(tuesday + 22 * 60, tuesday + 23 * 60)]);
     let mut house = House::with(book(), |settings| {
-        two_ways(settings);
-        let ways = vec![way(1, 1, Some(evening.clone()))];
-        settings.routes.prefix_ways.insert("00".into(), ways);
+        two_options(settings);
+        let options = vec![option(1, 1, Some(evening.clone()))];
+        settings.routes.prefix_options.insert("00".into(), options);
     });
     assert_eq!(copy(&house.call("alice", NUMBER)).0, CHEAP);
     house.bed.wait(3_600_000);
@@ -97,9 +97,9 @@ fn a_way_is_there_in_its_hours() {
     assert_eq!(copy(&house.call("alice", NUMBER)).0, GATEWAY);
     // In Berlin it is an hour later.
     let mut house = House::with(book(), |settings| {
-        two_ways(settings);
-        let ways = vec![way(1, 1, Some(evening))];
-        settings.routes.prefix_ways.insert("00".into(), ways);
+        two_options(settings);
+        let options = vec![option(1, 1, Some(evening))];
+        settings.routes.prefix_options.insert("00".into(), options);
         settings.routes.zone = Zone::new(vec![(0, 3_600)]);
     });
     assert_eq!(copy(&house.call("alice", NUMBER)).0, GATEWAY);
@@ -109,11 +109,11 @@ fn a_way_is_there_in_its_hours() {
 fn domains_have_ways_as_well() {
     let mut house = House::with(book(), |settings| {
         settings.routes.groups.push(group("cheap", CHEAP));
-        let ways = vec![way(1, 1, None), way(0, 2, None)];
+        let options = vec![option(1, 1, None), option(0, 2, None)];
         settings
             .routes
-            .domain_ways
-            .insert("partner.example".into(), ways);
+            .domain_options
+            .insert("partner.example".into(), options);
     });
     let uri = "sip:desk@partner.example";
     let sent = house.call("alice", uri);
@@ -130,8 +130,8 @@ fn each_way_is_judged_by_what_leaves_there() {
         // It wants a number that alice may not call.
         cheap.prepend = "+43".into();
         settings.routes.groups.push(cheap);
-        let ways = vec![way(1, 1, None), way(0, 2, None)];
-        settings.routes.prefix_ways.insert("03".into(), ways);
+        let options = vec![option(1, 1, None), option(0, 2, None)];
+        settings.routes.prefix_options.insert("03".into(), options);
     });
     let sent = house.call("alice", "sip:030123@example.org");
     assert_eq!(copy(&sent).0, GATEWAY, "by the way that is left");

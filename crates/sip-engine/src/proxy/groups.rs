@@ -1,4 +1,4 @@
-//! Groups of gateways as targets: one after the other where there are several ways, each with
+//! Groups of gateways as targets: one after the other where a number or domain has several, each with
 //! the number as its gateways want it, and with no more calls at a time than it may have.
 
 use std::sync::Arc;
@@ -89,7 +89,7 @@ impl Shard {
         let mut is_emergency = false;
         let mut none = DRAINED;
         let mut refused = None;
-        let mut ways: SmallVec<[NextGroup; 1]> = SmallVec::new();
+        let mut next: SmallVec<[NextGroup; 1]> = SmallVec::new();
         let mut last: SmallVec<[NextGroup; 1]> = SmallVec::new();
         for at in groups {
             let Some(group) = settings.routes.groups.get(*at) else {
@@ -117,8 +117,8 @@ impl Shard {
                 continue;
             }
             // Its provider may take a call for help without a password, or take that by now.
-            let ways = if is_refused { &mut last } else { &mut ways };
-            ways.push(NextGroup {
+            let next = if is_refused { &mut last } else { &mut next };
+            next.push(NextGroup {
                 hops,
                 user: (called.1)
                     .map(|number| written(number, group).into_bytes().into_boxed_slice()),
@@ -127,11 +127,11 @@ impl Shard {
                 limit: (group.calls_max > 0).then(|| (Arc::clone(&group.name), group.calls_max)),
             });
         }
-        ways.append(&mut last);
-        if ways.is_empty() {
+        next.append(&mut last);
+        if next.is_empty() {
             return refused.map_or(none, Targets::Answer);
         }
-        let mut candidate = Candidate::new(kind_of(ways), 1000);
+        let mut candidate = Candidate::new(kind_of(next), 1000);
         if is_emergency {
             candidate.extra().is_emergency = true;
         }
@@ -368,15 +368,15 @@ impl Shard {
 }
 
 /// Several groups as one target, which goes on from one to the next.
-fn kind_of(mut ways: SmallVec<[NextGroup; 1]>) -> TargetKind {
-    ways.reverse();
-    let Some(first) = ways.pop() else {
-        return broken!("there is a way at least", TargetKind::Routed);
+fn kind_of(mut next: SmallVec<[NextGroup; 1]>) -> TargetKind {
+    next.reverse();
+    let Some(first) = next.pop() else {
+        return broken!("there is a group at least", TargetKind::Routed);
     };
-    let beside = (first.limit.is_some() || !ways.is_empty()).then(|| {
+    let beside = (first.limit.is_some() || !next.is_empty()).then(|| {
         Box::new(Beside {
             limit: first.limit,
-            next: ways.into_vec(),
+            next: next.into_vec(),
         })
     });
     TargetKind::NextHops {
