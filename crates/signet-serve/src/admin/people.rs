@@ -538,14 +538,14 @@ fn text_of(person: &PersonRow) -> String {
             let _ = writeln!(text, "  {what:<18} {value}");
         }
     };
-    let instance = |uri: &Option<String>| uri.as_deref().map(|uri| shown(uri).to_owned());
+    let told = |uri: &Option<String>| uri.as_deref().map(|uri| shown(uri).to_owned());
     line("permissions", person.permissions.clone());
     line("group", person.group.clone());
     line("caller-id", person.caller_id.clone());
     line("calls-max", person.calls_max.map(|max| max.to_string()));
-    line("forward-always", place(&person.forward_always));
-    line("forward-busy", place(&person.forward_busy));
-    line("forward-no-answer", place(&person.forward_no_answer));
+    line("forward-always", told(&person.forward_always));
+    line("forward-busy", told(&person.forward_busy));
+    line("forward-no-answer", told(&person.forward_no_answer));
     let rings_s = person.no_answer_s.unwrap_or(NO_ANSWER_S);
     let rings = person.forward_no_answer.is_some();
     line("no-answer-s", rings.then(|| rings_s.to_string()));

@@ -90,7 +90,7 @@ pub fn tls(instance: &Instance, form: Form) -> Result<(), Error> {
     for listener in setup::listeners(&config) {
         if listener.at.transport.is_secure() && listener.accept {
             listeners.push(Some(ListenerTls {
-                instance: listener.at.to_string(),
+                place: listener.at.to_string(),
                 accepts: true,
                 certificates: shown_by_files(&listener.security, &config.data)?,
                 crls: ShownCrl::read_all(&listener.security.crls)?,
