@@ -1,11 +1,13 @@
 //! Two records of one experiment: which figures agree within their own intervals.
 //!
-//! The interval of a figure is that of the mean of its repeats, 95% (Student's t). Two figures
-//! agree where their medians are no further apart than both intervals allow together (the root
-//! of the sum of the squares of their halves), and no further than the experiment lets repeats
-//! be apart (`spread_max`): the interval of two repeats is so wide that it would allow nearly
-//! anything. Differences of 2% are none, nor are those below the figure's resolution. A figure
-//! that one of the records has from a single repeat has no interval, and is not judged.
+//! The interval of a figure is 95% by what its repeats differ by in all cases of its record, as
+//! for findings, and reaches as far as its own repeats do. Where too little was repeated for that it is
+//! that of the mean of its own (Student's t), and allows no more than the experiment lets repeats be
+//! apart (`spread_max`): the interval of two repeats is so wide that it would allow nearly anything. Two
+//! figures agree where their medians are no further apart than both intervals allow together
+//! (the root of the sum of the squares of their halves). Differences of 2% are none, nor are those
+//! below the figure's resolution. A figure that one of the records has from a single repeat has no
+//! interval, and is not judged.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,7 +16,7 @@ use measure::statistics::{deviation, quantile, student_t_95};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::experiment::{Experiment, Load, SPREAD_MAX};
+use crate::experiment::{Experiment, Interval, Load, Noise, SPREAD_MAX};
 use crate::page::figures::{Kind, kind_of};
 use crate::record::{CaseResult, Record, figure};
 
@@ -30,7 +32,8 @@ pub struct Comparison {
     pub warnings: Vec<String>,
     /// Figure by figure, in the order of the first record.
     pub rows: Vec<Row>,
-    /// Figures further apart than this share do not agree, however wide their intervals are.
+    /// Figures further apart than this share do not agree, however wide the intervals of their
+    /// own repeats are.
     pub apart_max: f64,
 }
 
@@ -56,10 +59,12 @@ pub struct Mean {
     pub median: f64,
     /// `None` of a single repeat.
     pub half: Option<f64>,
+    /// Whether the repeats of all cases say so.
+    pub is_of_all: bool,
 }
 
 impl Mean {
-    fn of(result: &CaseResult, figure: &str) -> Option<Self> {
+    fn of(record: &Record, result: &CaseResult, figure: &str) -> Option<Self> {
         let counted = result
             .repeats
             .iter()
@@ -69,15 +74,34 @@ impl Mean {
         values.sort_by(f64::total_cmp);
         let (first, last) = (values.len().checked_sub(1)? / 2, values.len() / 2);
         let median = f64::midpoint(*values.get(first)?, *values.get(last)?);
-        let half = (values.len() > 1).then(|| {
-            student_t_95(values.len() - 1) * deviation(&values) / (values.len() as f64).sqrt()
+        let noise = Noise::of(record.results.iter(), &result.load, figure);
+        let of_all = |noise: Noise| {
+            let around = noise.around(Interval {
+                median,
+                low: *values.first()?,
+                high: *values.last()?,
+                repeats: values.len(),
+            });
+            Some((around.high - median).max(median - around.low))
+        };
+        let of_all = noise.and_then(of_all);
+        let half = of_all.unwrap_or_else(|| {
+            let freedom = values.len().saturating_sub(1).max(1);
+            student_t_95(freedom) * deviation(&values) / (values.len() as f64).sqrt()
         });
-        Some(Self { median, half })
+        Some(Self {
+            median,
+            half: (values.len() > 1).then_some(half),
+            is_of_all: of_all.is_some(),
+        })
     }
 
     fn agrees(self, other: Self, kind: Kind, apart_max: f64) -> Option<bool> {
         let larger = self.median.abs().max(other.median.abs());
-        let most = apart_max * larger;
+        let most = match self.is_of_all && other.is_of_all {
+            true => f64::INFINITY,
+            false => apart_max * larger,
+        };
         let allowed = self.half?.hypot(other.half?).min(most);
         let nothing = (RESOLUTION_SHARE * larger).max(kind.resolution);
         Some((self.median - other.median).abs() <= allowed.max(nothing))
@@ -112,7 +136,10 @@ pub fn compare(a: &Record, b: &Record) -> Result<Comparison, String> {
             continue;
         };
         for kind in figure::ALL.iter().filter_map(|name| kind_of(name)) {
-            let both = (Mean::of(first, kind.name), Mean::of(second, kind.name));
+            let both = (
+                Mean::of(a, first, kind.name),
+                Mean::of(b, second, kind.name),
+            );
             let (Some(a), Some(b)) = both else { continue };
             comparison.rows.push(Row {
                 what: format!("{} {} {}", first.system, first.case.id, load(&first.load)),
@@ -279,8 +306,9 @@ impl Comparison {
         if let Some(half) = self.half_median_share() {
             let _ = writeln!(
                 text,
-                "Half of the intervals reach {:.1}% or further around their figure; what differs by \
-                 more than {:.0}% is held to differ, however wide they are.",
+                "Half of the intervals reach {:.1}% or further around their figure; where they are of \
+                 a figure's own repeats alone, what differs by more than {:.0}% is held to differ, \
+                 however wide they are.",
                 half * 100.0,
                 self.apart_max * 100.0
             );
@@ -369,6 +397,32 @@ mod tests {
         let once = compare(&record(&[50.0]), &record(&[50.0])).unwrap();
         assert!(once.table(false).contains("1 more were measured once"));
         assert_eq!(once.half_median_share(), None);
+    }
+
+    #[test]
+    fn repeats_of_all_cases_say_how_far_figures_may_be_apart() {
+        let of = |apart: f64, more: f64| {
+            let mut record = record(&[]);
+            let like = record.results.remove(0);
+            for nth in 1..=8_u32 {
+                let middle = f64::from(nth) * 100.0 * more;
+                let values = [middle / apart, middle * apart];
+                let mut result = self::record(&values).results.remove(0);
+                result.case.id = format!("{nth}");
+                result.load = like.load.clone();
+                record.results.push(result);
+            }
+            record
+        };
+        // Repeats that differ by a fifth allow a fifth, and no half.
+        let (steady, noisy) = (of(1.005, 1.0), of(1.1, 1.0));
+        assert_eq!(compare(&noisy, &of(1.1, 1.18)).unwrap().agreeing(), (8, 8));
+        assert_eq!(compare(&noisy, &of(1.1, 1.5)).unwrap().agreeing(), (0, 8));
+        assert_eq!(
+            compare(&steady, &of(1.005, 1.05)).unwrap().agreeing(),
+            (0, 8)
+        );
+        assert_eq!(compare(&steady, &noisy).unwrap().agreeing(), (8, 8));
     }
 
     #[test]

@@ -39,6 +39,7 @@ pub use finding::{Answer, By, CommonRates, CrossCheck, Finding, Interval, Verdic
 pub(crate) use found::{Found, counted, found, geometric_mean, is_not_full, median};
 pub use fragment::{AgentsFragment, Fragment, SecurityFragment};
 pub use library::SHIPPED;
+pub(crate) use noise::Noise;
 pub use pick::{Pick, Places};
 pub use prices::{
     Packets, PriceFigure, PriceFinding, PricePick, PricesExperiment, PricesPlan, SHIPPED_PRICES,
