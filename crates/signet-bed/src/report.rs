@@ -9,6 +9,7 @@ use crate::compare::{Comparison, compare};
 use crate::experiment::Experiment;
 use crate::page;
 use crate::record::{self, Record};
+use crate::run::RECORD;
 
 /// Reads a record.
 fn read(path: &Path) -> Result<Record, String> {
@@ -98,7 +99,8 @@ fn records_in(folder: &Path) -> Result<Vec<PathBuf>, String> {
 pub fn table(paths: &[PathBuf], page: &Path) -> Result<(), String> {
     let mut runs = Vec::new();
     for path in paths {
-        let (experiment, record) = read_both(path)?;
+        let path = of_run(path);
+        let (experiment, record) = read_both(&path)?;
         runs.push((experiment, record, path.display().to_string()));
     }
     let runs: Vec<_> = runs
@@ -113,11 +115,15 @@ pub fn table(paths: &[PathBuf], page: &Path) -> Result<(), String> {
 /// # Errors
 /// Names the file that cannot be read; the records must be of the same experiment.
 pub fn compare_files(a: &Path, b: &Path) -> Result<Comparison, String> {
-    let of_run = |path: &Path| match path.is_dir() {
-        true => read(&path.join("record.json")),
-        false => read(path),
-    };
-    compare(&of_run(a)?, &of_run(b)?)
+    compare(&read(&of_run(a))?, &read(&of_run(b))?)
+}
+
+/// The record of a run that is named by its folder.
+fn of_run(path: &Path) -> PathBuf {
+    match path.is_dir() {
+        true => path.join(RECORD),
+        false => path.to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -36,8 +36,8 @@ pub(crate) struct CompareOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct TableOptions {
-    /// Records, one of each experiment
-    #[arg(value_name = "FILE", required = true)]
+    /// Records, one of each experiment, or the folders of runs
+    #[arg(value_name = "FILE|DIR", required = true)]
     records: Vec<PathBuf>,
     /// Where the page goes
     #[arg(long, short, value_name = "FILE", default_value = "table.html")]
