@@ -29,8 +29,7 @@ const POLL: Duration = Duration::from_millis(20);
 const TOLD: usize = 10;
 
 /// What takes about twenty seconds and more, the longest first: what begins last is waited for.
-const LONG: [&str; 22] = [
-    "signet::bed_run",
+const LONG: [&str; 21] = [
     "sip-sim::hostile",
     "sip-sim::simulation",
     "signet::clients",
@@ -55,9 +54,11 @@ const LONG: [&str; 22] = [
 ];
 
 /// What must not run beside others.
-const ALONE: [&str; 5] = [
+const ALONE: [&str; 6] = [
     // Prices are measured on cores of its own.
     "signet::plan",
+    // It loads both cores, and beside it others that must lose no call would.
+    "signet::bed_run",
     // It keeps all cores busy, and no tunnel may be missed.
     "signet::price_tunnel",
     // Its flood must be one, and none to others.
