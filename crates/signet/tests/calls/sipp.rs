@@ -30,10 +30,15 @@ fn calls(transport: &str, flag: &str) {
     let folder = TestDir::new(&format!("sipp-{transport}"));
     let called = free_port();
     let forward = format!("sip:127.0.0.1:{called};transport={transport}");
-    let server = Server::start(
-        folder.path(),
-        &["--no-auth", "--workers", "1", "--forward", &forward],
+    let udp = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    // Where the machine stands still for a moment nothing is refused for it: each call counts here.
+    let config = format!(
+        "version = 1\ndata = {:?}\nworkers = 1\ndomains = [\"127.0.0.1\"]\nforward = \"{forward}\"\n\n\
+         [[listen]]\non = \"udp:{udp}\"\n\n[[listen]]\non = \"tcp:{udp}\"\n\n\
+         [authentication]\nrequired = false\n\n[bounds]\nqueue_ms_max = 0\n",
+        folder.path().join("data")
     );
+    let server = Server::start_with_config(folder.path(), &config, udp);
     let port = called.to_string();
     let _called = Running::start(
         "sipp",
