@@ -74,25 +74,30 @@ impl Mean {
         values.sort_by(f64::total_cmp);
         let (first, last) = (values.len().checked_sub(1)? / 2, values.len() / 2);
         let median = f64::midpoint(*values.get(first)?, *values.get(last)?);
-        let noise = Noise::of(record.results.iter(), &result.load, figure);
-        let of_all = |noise: Noise| {
-            let around = noise.around(Interval {
-                median,
-                low: *values.first()?,
-                high: *values.last()?,
-                repeats: values.len(),
-            });
-            Some((around.high - median).max(median - around.low))
+        let own = Interval {
+            median,
+            low: *values.first()?,
+            high: *values.last()?,
+            repeats: values.len(),
         };
-        let of_all = noise.and_then(of_all);
-        let half = of_all.unwrap_or_else(|| {
-            let freedom = values.len().saturating_sub(1).max(1);
-            student_t_95(freedom) * deviation(&values) / (values.len() as f64).sqrt()
-        });
+        if own.repeats == 1 {
+            return Some(Self {
+                median,
+                half: None,
+                is_of_all: false,
+            });
+        }
+        let noise = Noise::of(record.results.iter(), &result.load, figure);
+        let half = match noise.map(|noise| noise.around(own)) {
+            Some(around) => (around.high - median).max(median - around.low),
+            None => {
+                student_t_95(own.repeats - 1) * deviation(&values) / (own.repeats as f64).sqrt()
+            }
+        };
         Some(Self {
             median,
-            half: (values.len() > 1).then_some(half),
-            is_of_all: of_all.is_some(),
+            half: Some(half),
+            is_of_all: noise.is_some(),
         })
     }
 
@@ -229,6 +234,17 @@ impl Comparison {
         (judged().filter(|agrees| *agrees).count(), judged().count())
     }
 
+    /// How many of the figures that were judged are no further apart than `apart_max`, whatever
+    /// their intervals are: a noisy run agrees with much.
+    pub fn close(&self) -> usize {
+        let judged = self.rows.iter().filter(|row| row.agrees.is_some());
+        let is_close = |row: &&Row| {
+            let (a, b) = (row.a.median, row.b.median);
+            (a - b).abs() <= self.apart_max * a.abs().max(b.abs())
+        };
+        judged.filter(is_close).count()
+    }
+
     /// The median of the halves of all intervals that judge, as a share of their figures: how
     /// little a comparison of these records can tell apart. `None` where none was judged.
     pub fn half_median_share(&self) -> Option<f64> {
@@ -258,6 +274,7 @@ impl Comparison {
             "holds": self.holds(),
             "agreeing": agreeing,
             "judged": judged,
+            "close": self.close(),
             "not_judged": self.rows.len() - judged,
             "half_median_share": self.half_median_share(),
             "apart_max_share": self.apart_max,
@@ -310,6 +327,14 @@ impl Comparison {
                  a figure's own repeats alone, what differs by more than {:.0}% is held to differ, \
                  however wide they are.",
                 half * 100.0,
+                self.apart_max * 100.0
+            );
+        }
+        if judged > 0 {
+            let _ = writeln!(
+                text,
+                "{} of them are no more than {:.0}% apart, whatever their intervals are.",
+                self.close(),
                 self.apart_max * 100.0
             );
         }
@@ -416,7 +441,8 @@ mod tests {
         };
         // Repeats that differ by a fifth allow a fifth, and no half.
         let (steady, noisy) = (of(1.005, 1.0), of(1.1, 1.0));
-        assert_eq!(compare(&noisy, &of(1.1, 1.18)).unwrap().agreeing(), (8, 8));
+        let fifth = compare(&noisy, &of(1.1, 1.18)).unwrap();
+        assert_eq!((fifth.agreeing(), fifth.close()), ((8, 8), 0));
         assert_eq!(compare(&noisy, &of(1.1, 1.5)).unwrap().agreeing(), (0, 8));
         assert_eq!(
             compare(&steady, &of(1.005, 1.05)).unwrap().agreeing(),

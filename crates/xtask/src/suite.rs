@@ -57,7 +57,7 @@ const LONG: [&str; 21] = [
 const ALONE: [&str; 6] = [
     // Prices are measured on cores of its own.
     "signet::plan",
-    // It loads both cores, and beside it others that must lose no call would.
+    // It loads both cores; a test beside it that must lose no call has lost some.
     "signet::bed_run",
     // It keeps all cores busy, and no tunnel may be missed.
     "signet::price_tunnel",

@@ -31,7 +31,7 @@ fn calls(transport: &str, flag: &str) {
     let called = free_port();
     let forward = format!("sip:127.0.0.1:{called};transport={transport}");
     let udp = SocketAddr::from(([127, 0, 0, 1], free_port()));
-    // Where the machine stands still for a moment nothing is refused for it: each call counts here.
+    // No overload control: each call counts here, also where the machine stands still for a moment.
     let config = format!(
         "version = 1\ndata = {:?}\nworkers = 1\ndomains = [\"127.0.0.1\"]\nforward = \"{forward}\"\n\n\
          [[listen]]\non = \"udp:{udp}\"\n\n[[listen]]\non = \"tcp:{udp}\"\n\n\
