@@ -264,8 +264,6 @@ pub(crate) fn flow_of(nat: &NatSettings, binding: &Binding) -> Option<Flow> {
         return Some(flow);
     }
     let uri = Uri::parse(&binding.uri)?;
-    let ip = uri.host_port.ip();
-    let is_same_host = ip == Some(flow.remote.ip().to_canonical());
     let nat = nat.of(&flow);
     if nat == Nat::Always {
         return Some(flow);
@@ -286,6 +284,8 @@ pub(crate) fn flow_of(nat: &NatSettings, binding: &Binding) -> Option<Flow> {
         return Some(flow);
     }
     // Over a connection: unless the contact names a public address elsewhere.
+    let ip = uri.host_port.ip();
+    let is_same_host = ip == Some(flow.remote.ip().to_canonical());
     let is_elsewhere = ip.is_some_and(|ip| !is_private(ip)) && !is_same_host;
     let is_other_transport = uri
         .transport()

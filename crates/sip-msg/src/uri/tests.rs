@@ -304,3 +304,25 @@ fn addresses() {
     assert_eq!(ip("example.com"), None);
     assert_eq!(ip("abc.de"), None);
 }
+
+#[test]
+fn a_host_is_an_address_where_the_standard_library_says_so() {
+    const PARTS: [&str; 11] = [
+        "0", "00", "7", "07", "10", "99", "100", "255", "256", "1000", "",
+    ];
+    let mut addresses = 0;
+    for nth in 0..PARTS.len().pow(4) {
+        let part = |place: u32| PARTS[nth / PARTS.len().pow(place) % PARTS.len()];
+        for text in [
+            format!("{}.{}.{}.{}", part(3), part(2), part(1), part(0)),
+            format!("{}.{}.{}{}", part(3), part(2), part(1), part(0)),
+        ] {
+            let expected: Option<std::net::Ipv4Addr> = text.parse().ok();
+            let host_port = format!("{text}:5060");
+            let ip = HostPort::parse(host_port.as_bytes()).and_then(|parsed| parsed.ip());
+            assert_eq!(ip, expected.map(Into::into), "{text}");
+            addresses += u32::from(expected.is_some());
+        }
+    }
+    assert!(addresses > 1_000, "{addresses} addresses among them");
+}
