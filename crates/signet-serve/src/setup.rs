@@ -39,7 +39,7 @@ pub(crate) struct PlannedListener {
 /// server that listens on UDP alone still reaches a gateway over TCP or TLS.
 pub(crate) fn listeners(config: &Config) -> Vec<PlannedListener> {
     let mut planned: Vec<PlannedListener> = if config.listen.is_empty() {
-        usual_places()
+        usual_listeners()
             .into_iter()
             .map(PlannedListener::at)
             .collect()
@@ -272,7 +272,7 @@ impl PlannedListener {
     }
 }
 
-fn usual_places() -> Vec<ListenAt> {
+fn usual_listeners() -> Vec<ListenAt> {
     let mut ips = vec![IpAddr::from([0, 0, 0, 0])];
     // A machine without IPv6 is no error.
     if UdpSocket::bind("[::]:0").is_ok() {

@@ -107,8 +107,8 @@ impl Conns {
     pub(crate) fn remove(&mut self, id: ConnId) -> Option<Conn> {
         self.get_mut(id)?;
         self.forget_peer(id);
-        self.ranks.take_out(place(id));
-        let conn = self.table.try_remove(place(id))?;
+        self.ranks.take_out(index_of(id));
+        let conn = self.table.try_remove(index_of(id))?;
         self.meter.leave(conn.metered());
         self.count_unsent_of(conn.flow.remote.ip(), conn.counted_unsent, 0);
         if conn.opened.is_none() {
@@ -146,13 +146,13 @@ impl Conns {
 
     pub(crate) fn get(&self, id: ConnId) -> Option<&Conn> {
         self.table
-            .get(place(id))
+            .get(index_of(id))
             .filter(|conn| conn.flow.conn == id)
     }
 
     pub(crate) fn get_mut(&mut self, id: ConnId) -> Option<&mut Conn> {
         self.table
-            .get_mut(place(id))
+            .get_mut(index_of(id))
             .filter(|conn| conn.flow.conn == id)
     }
 
@@ -163,7 +163,7 @@ impl Conns {
         {
             conn.usefulness.has_moved = false;
             let class = conn.class();
-            self.ranks.put(place(id), class);
+            self.ranks.put(index_of(id), class);
         }
     }
 
@@ -193,7 +193,7 @@ impl Conns {
     pub(crate) fn prove(&mut self, id: ConnId, domains: &[Box<str>]) {
         if let Some(conn) = self
             .table
-            .get_mut(place(id))
+            .get_mut(index_of(id))
             .filter(|conn| conn.flow.conn == id)
         {
             conn.peer = self.meter.prove(conn.metered(), domains);
@@ -277,7 +277,7 @@ impl Conns {
 }
 
 /// The place of a connection in the table.
-fn place(id: ConnId) -> usize {
+fn index_of(id: ConnId) -> usize {
     (id.0 & ((1 << PLACE_BITS) - 1)) as usize
 }
 

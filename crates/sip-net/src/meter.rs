@@ -234,7 +234,7 @@ impl Meter {
         let before = std::mem::take(&mut self.peers);
         let old_names = std::mem::replace(&mut self.names, names);
         let places: Vec<u16> = (0..before.len().max(1))
-            .map(|place| self.names.place(&old_names.name(place)))
+            .map(|place| self.names.index_of(&old_names.name(place)))
             .collect();
         for (old, new) in before.iter().zip(&places) {
             let peer = self.peer(*new);
@@ -251,17 +251,17 @@ impl Meter {
         if conn.opened {
             return &mut self.opened;
         }
-        place(&mut self.listeners, usize::from(conn.listener))
+        entry_at(&mut self.listeners, usize::from(conn.listener))
     }
 
     fn peer(&mut self, at: u16) -> &mut PeerMeter {
-        place(&mut self.peers, usize::from(at))
+        entry_at(&mut self.peers, usize::from(at))
     }
 }
 
 /// The entry at a place of a table that grows up to it; there are at most 256
 /// listeners and [`PEERS_MAX`] peers.
-fn place<T: Default>(table: &mut Vec<T>, at: usize) -> &mut T {
+fn entry_at<T: Default>(table: &mut Vec<T>, at: usize) -> &mut T {
     if table.len() <= at {
         table.resize_with(at + 1, T::default);
     }

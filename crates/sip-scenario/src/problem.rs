@@ -37,7 +37,7 @@ pub(crate) struct Source<'a> {
 
 impl Source<'_> {
     /// The line and the column of the byte at `offset`.
-    pub(crate) fn place(&self, offset: usize) -> (u32, u32) {
+    pub(crate) fn line_and_column(&self, offset: usize) -> (u32, u32) {
         let before = self.bytes.get(..offset).unwrap_or(self.bytes);
         let line = memchr::memchr_iter(b'\n', before).count() + 1;
         let column = before.len() - memchr::memrchr(b'\n', before).map_or(0, |at| at + 1) + 1;
@@ -46,7 +46,7 @@ impl Source<'_> {
     }
 
     pub(crate) fn problem(&self, offset: usize, what: impl Into<String>) -> Problem {
-        let (line, column) = self.place(offset);
+        let (line, column) = self.line_and_column(offset);
         Problem {
             file: self.name.to_owned(),
             line,

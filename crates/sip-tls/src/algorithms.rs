@@ -139,7 +139,7 @@ static GROUPS: [(&dyn SupportedKxGroup, &[&str]); GROUP_NAMES.len()] = [
 ];
 
 /// The place of a suite in [`SUITE_NAMES`].
-pub(crate) fn suite_place(suite: SupportedCipherSuite) -> Option<usize> {
+pub(crate) fn suite_index(suite: SupportedCipherSuite) -> Option<usize> {
     SUITES
         .iter()
         .position(|(known, _)| known.suite() == suite.suite())
@@ -155,7 +155,7 @@ pub(super) const fn engine_at(place: usize) -> TlsEngine {
 }
 
 /// The place of a group in [`GROUP_NAMES`].
-pub(crate) fn group_place(group: NamedGroup) -> Option<usize> {
+pub(crate) fn group_index(group: NamedGroup) -> Option<usize> {
     GROUPS.iter().position(|(known, _)| known.name() == group)
 }
 
@@ -299,18 +299,18 @@ mod tests {
         for (place, name) in SUITE_NAMES.into_iter().take(MODERN_SUITES).enumerate() {
             assert_eq!(engine_at(place), TlsEngine::Modern);
             let suite = suite_by_name(name).unwrap();
-            assert_eq!(suite_place(suite), Some(place));
+            assert_eq!(suite_index(suite), Some(place));
             let ours = name.replacen("TLS_", "", 1);
             let theirs = format!("{:?}", suite.suite());
             assert!(theirs.ends_with(&ours), "{name} is {theirs}");
             assert_eq!(
-                suite_place(suite_by_name(SUITES[place].1).unwrap()),
+                suite_index(suite_by_name(SUITES[place].1).unwrap()),
                 Some(place)
             );
         }
         for (place, name) in GROUP_NAMES.into_iter().enumerate() {
             assert_eq!(
-                group_place(group_by_name(name).unwrap().name()),
+                group_index(group_by_name(name).unwrap().name()),
                 Some(place)
             );
         }

@@ -45,7 +45,7 @@ impl TlsEngine {
     /// The engine that has this suite, by its name at IANA or in openssl. A
     /// name that nobody knows is left to the modern engine.
     pub fn of_suite(name: &str) -> Self {
-        match legacy_place(name) {
+        match legacy_index(name) {
             Some(_) => Self::Legacy,
             None => Self::Modern,
         }
@@ -53,7 +53,7 @@ impl TlsEngine {
 }
 
 /// The place of a suite in [`LEGACY_SUITE_NAMES`].
-pub(crate) fn legacy_place(name: &str) -> Option<usize> {
+pub(crate) fn legacy_index(name: &str) -> Option<usize> {
     LEGACY_SUITE_NAMES
         .iter()
         .zip(OPENSSL_NAMES)

@@ -10,7 +10,7 @@ use rustls::unbuffered::{
 };
 use rustls::{ClientConfig, CommonState, Error, ServerConfig};
 
-use crate::algorithms::{TlsVersion, group_place, suite_place};
+use crate::algorithms::{TlsVersion, group_index, suite_index};
 use crate::legacy::Resumable;
 
 /// One side of a TLS connection.
@@ -221,10 +221,10 @@ impl Session {
         let suite = state.negotiated_cipher_suite()?;
         Some((
             TlsVersion::of(state.protocol_version()?)?,
-            place(suite_place(suite)?)?,
+            place(suite_index(suite)?)?,
             state
                 .negotiated_key_exchange_group()
-                .and_then(|group| place(group_place(group.name())?)),
+                .and_then(|group| place(group_index(group.name())?)),
         ))
     }
 

@@ -83,7 +83,7 @@ impl Picture {
     pub(crate) fn draw(&mut self, progress: &Progress<'_>) {
         if !self.told_answering && !progress.answering.is_empty() && !self.quiet {
             self.told_answering = true;
-            say(&format!("answering on {}", places(progress)));
+            say(&format!("answering on {}", addresses(progress)));
         }
         let Some(elapsed_ns) = progress.elapsed_ns else {
             self.draw_setup(progress);
@@ -156,7 +156,7 @@ impl Picture {
             self.called.per_s = Some(came as f64 / seconds);
         }
         let live = LiveCalled {
-            title: format!("{} on {}", self.title, places(progress)),
+            title: format!("{} on {}", self.title, addresses(progress)),
             elapsed_ns,
             calls_per_s: self.called.per_s,
             calls: called.incoming,
@@ -238,13 +238,13 @@ impl Picture {
 }
 
 /// Where the called side of this process listens.
-fn places(progress: &Progress<'_>) -> String {
-    let places: Vec<String> = progress
+fn addresses(progress: &Progress<'_>) -> String {
+    let addresses: Vec<String> = progress
         .answering
         .iter()
         .map(|(transport, addr)| format!("{}:{addr}", transport.uri_name()))
         .collect();
-    places.join(", ")
+    addresses.join(", ")
 }
 
 #[cfg(test)]

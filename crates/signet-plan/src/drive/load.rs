@@ -169,8 +169,7 @@ impl Around<'_> {
             Flow::Calls(_) | Flow::Local => "call",
         });
         self.to(&mut words, stream.transport, self.secure(stream));
-        let schedule = format!("{:.2}/s for {}ms", stream.per_s, length.as_millis());
-        words.with("--rate", schedule);
+        words.with("--rate", schedule(stream.per_s, length));
         words.with("--seed", (nth + 1).to_string());
         // As requests of many users come, and not evenly.
         words.say("--poisson");
@@ -206,6 +205,11 @@ impl Around<'_> {
             Connection::PerCall { .. } | Connection::Kept => self.ports.p256(),
         }
     }
+}
+
+/// A rate for `signet load`, exact however low: a trunk's share may be a call in minutes.
+fn schedule(per_s: f64, length: Duration) -> String {
+    format!("{per_s}/s for {}ms", length.as_millis())
 }
 
 /// Who calls or registers. Users of a store have its names; others have names of their load,
@@ -269,5 +273,23 @@ impl Words {
     fn with(&mut self, option: &str, value: impl AsRef<str>) {
         self.say(option);
         self.say(value.as_ref());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_is_asked_for_just_the_rate_that_is_planned() {
+        for per_s in [1.0 / 3.0, 0.004, 0.000_3, 2_000.0, 123.456] {
+            let text = schedule(per_s, Duration::from_millis(1_500));
+            let read = measure::Schedule::parse(&text).expect("a schedule");
+            assert!(
+                (read.rate_max_per_s() - per_s).abs() <= f64::EPSILON * per_s,
+                "{text}"
+            );
+            assert_eq!(read.duration_ns(), 1_500_000_000, "{text}");
+        }
     }
 }

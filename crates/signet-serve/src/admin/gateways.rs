@@ -195,7 +195,7 @@ impl Shown {
             text,
             "{} {}{}, priority {}, weight {}: {}",
             self.group,
-            place(&self.host, self.port),
+            host_and_port(&self.host, self.port),
             by.unwrap_or_default(),
             self.priority,
             self.weight,
@@ -218,7 +218,7 @@ impl Listed {
 }
 
 /// A host and its port as they are written.
-fn place(host: &str, port: Option<u16>) -> String {
+fn host_and_port(host: &str, port: Option<u16>) -> String {
     let port = port.map(|port| format!(":{port}")).unwrap_or_default();
     match host.contains(':') {
         true => format!("[{host}]{port}"),
@@ -255,13 +255,13 @@ pub(super) async fn drained(
         let is_host = |name: &str| name.eq_ignore_ascii_case(&wanted.name);
         **group == *wanted.name
             || is_host(&hop.host)
-            || is_host(&place(&hop.host, None))
-            || is_host(&place(&hop.host, hop.port))
+            || is_host(&host_and_port(&hop.host, None))
+            || is_host(&host_and_port(&hop.host, hop.port))
     });
     let mut gateways = Vec::new();
     for (group, hop, _) in meant {
         let has_changed = admin.sources.gateways.drain(hop, wanted.is_drained);
-        let name = format!("{group} {}", place(&hop.host, hop.port));
+        let name = format!("{group} {}", host_and_port(&hop.host, hop.port));
         tracing::info!(gateway = %name, wanted.is_drained, "the operator drains a gateway, or ends that");
         gateways.push((name, has_changed));
     }
@@ -413,6 +413,6 @@ mod tests {
         shown.know(&hop, &[addr(1)], &[silent]);
         shown.is_drained = true;
         assert_eq!(shown.state(), "drained");
-        assert_eq!(place("::1", Some(5_070)), "[::1]:5070");
+        assert_eq!(host_and_port("::1", Some(5_070)), "[::1]:5070");
     }
 }

@@ -272,10 +272,10 @@ impl Policies {
         for settled in &self.settled {
             let whose = match settled.whose {
                 Whose::Listener(nth) => match config.listen.get(nth) {
-                    Some(listen) => format!("{} {}", place(settled.whose), listen.on),
-                    None => place(settled.whose),
+                    Some(listen) => format!("{} {}", key_of(settled.whose), listen.on),
+                    None => key_of(settled.whose),
                 },
-                whose => place(whose),
+                whose => key_of(whose),
             };
             let choice = &settled.choice.choice;
             let _ = writeln!(text, "{whose}: {}", settled.policy);
@@ -333,13 +333,13 @@ fn fault_of(whose: Whose, unmet: &Unmet) -> Fault {
         None => "versions",
     };
     Fault {
-        at: format!("{}.{key}", place(whose)),
+        at: format!("{}.{key}", key_of(whose)),
         what: unmet.what(),
         remedy: unmet.remedy(Written::Keys),
     }
 }
 
-fn place(whose: Whose) -> String {
+fn key_of(whose: Whose) -> String {
     match whose {
         Whose::Listener(nth) => format!("listen.{nth}.security"),
         Whose::AllPeers => "tls".to_owned(),

@@ -142,7 +142,7 @@ impl Server {
             lookups: store.elsewhere().cloned(),
             budget,
             started_unix_s: clock::unix_ms() / 1_000,
-            listeners: places(&planned, &bound),
+            listeners: listener_names(&planned, &bound),
             tls: Mutex::new(ShownTls::new(
                 identity.shown(),
                 tickets.reporter(&config.tls),
@@ -357,7 +357,7 @@ pub(super) fn domains(
 }
 
 /// What the figures call the listeners: their transports and real addresses.
-fn places(planned: &[PlannedListener], bound: &[std::net::SocketAddr]) -> Vec<String> {
+fn listener_names(planned: &[PlannedListener], bound: &[std::net::SocketAddr]) -> Vec<String> {
     planned
         .iter()
         .zip(bound)

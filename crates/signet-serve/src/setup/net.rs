@@ -91,7 +91,7 @@ mod tests {
         let of = |max: Option<usize>, workers, open_files| {
             let mut config = Config::default();
             config.connections.connections_max = max;
-            let planned = vec![PlannedListener::at(usual_places()[0]); 6];
+            let planned = vec![PlannedListener::at(usual_listeners()[0]); 6];
             let room = connections_room(&planned, workers, open_files);
             net_config(&config, room).connections_max
         };

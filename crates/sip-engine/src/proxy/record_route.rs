@@ -10,7 +10,7 @@ use sip_msg::{Field, Flow, HeaderName, ListenerId, Message, Method, Span, Transp
 
 use super::context::Identity;
 use super::forward::{Forwarder, RequestCopy};
-use super::route::place;
+use super::route::span_of;
 use crate::nat::{Nat, shows_translation};
 use crate::own::Own;
 use crate::relay::{ChosenBy, Relay, Source};
@@ -339,7 +339,7 @@ fn offered<'m>(response: &'m Message, own: &Own) -> Option<OfferSlot<'m>> {
                 let offer = |user| Some((user, Tokens::decode_offer(user)?));
                 found = uri.user.and_then(offer).map(|(user, offer)| OfferSlot {
                     offer,
-                    span: place(response.slice(span), span, user),
+                    span: span_of(response.slice(span), span, user),
                     above,
                     below: None,
                 });

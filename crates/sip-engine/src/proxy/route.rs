@@ -94,16 +94,16 @@ impl Routed {
     /// Takes `uri`, which stands at `span`, as the Request-URI.
     fn take_uri<'m>(&mut self, uri: Uri<'m>, span: Span) -> Uri<'m> {
         let raw = uri.raw;
-        let place = |part: &[u8]| place(raw, span, part);
+        let part_span = |part: &[u8]| span_of(raw, span, part);
         self.uri = span;
         self.scheme = uri.scheme;
         self.parts = Some(UriParts {
             user: uri.user.map(place),
             password: uri.password.map(place),
-            host: place(uri.host_port.host),
+            host: part_span(uri.host_port.host),
             port: uri.host_port.port,
-            params: place(uri.params),
-            headers: place(uri.headers),
+            params: part_span(uri.params),
+            headers: part_span(uri.headers),
         });
         uri
     }
@@ -224,13 +224,13 @@ fn read_unknown(
 fn addresses(request: &Message) -> impl Iterator<Item = Option<Span>> {
     request.addresses(HeaderName::Route).map(|address| {
         let (address, span) = address.ok()?;
-        Some(place(request.slice(span), span, address.uri))
+        Some(span_of(request.slice(span), span, address.uri))
     })
 }
 
 /// Where `part`, a slice of `whole`, stands in the message that has `whole` at
 /// `span`; empty for any other slice.
-pub(crate) fn place(whole: &[u8], span: Span, part: &[u8]) -> Span {
+pub(crate) fn span_of(whole: &[u8], span: Span, part: &[u8]) -> Span {
     let offset = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize);
     match offset {
         Some(offset) if offset + part.len() <= whole.len() => {

@@ -92,12 +92,12 @@ pub(crate) fn shown(uri: &Uri<'_>) -> Box<str> {
         Scheme::Other => b"other:",
     });
     if is_known {
-        write_place(uri, &mut text);
+        write_user_and_host(uri, &mut text);
     }
     escaped(&text, TEXT_MAX)
 }
 
-fn write_place(uri: &Uri<'_>, text: &mut Vec<u8>) {
+fn write_user_and_host(uri: &Uri<'_>, text: &mut Vec<u8>) {
     if let Some(user) = uri.user {
         text.extend_from_slice(user);
         if !uri.host_port.host.is_empty() {

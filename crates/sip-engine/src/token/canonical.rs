@@ -57,7 +57,7 @@ impl<'s, S: Hasher> Feed<'s, S> {
             Scheme::Sip | Scheme::Sips => {
                 self.bytes(b"s");
                 self.user(uri);
-                self.place(uri);
+                self.host_and_port(uri);
             }
             Scheme::Tel => {
                 self.bytes(b"t");
@@ -88,7 +88,7 @@ impl<'s, S: Hasher> Feed<'s, S> {
 
     /// Where a route leads.
     pub(super) fn hop(&mut self, uri: &Uri<'_>) {
-        self.place(uri);
+        self.host_and_port(uri);
         for name in ["transport", "maddr"] {
             let value = match uri.params.is_empty() {
                 true => None,
@@ -102,7 +102,7 @@ impl<'s, S: Hasher> Feed<'s, S> {
     }
 
     /// Host and port.
-    fn place(&mut self, uri: &Uri<'_>) {
+    fn host_and_port(&mut self, uri: &Uri<'_>) {
         let host = uri.host_port.host;
         self.lower(host.strip_suffix(b".").unwrap_or(host));
         self.bytes(&uri.host_port.port.unwrap_or(0).to_be_bytes());

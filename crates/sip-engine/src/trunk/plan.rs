@@ -16,7 +16,7 @@ use crate::proxy::context::{Context, TargetKind};
 use crate::proxy::egress::Egress;
 use crate::proxy::groups::written;
 use crate::proxy::record_route::makes_dialogs;
-use crate::proxy::route::place;
+use crate::proxy::route::span_of;
 use crate::relay::ChosenBy;
 use crate::token::{Mark, Marks, RouteToken, Sides};
 use crate::{Now, Shard};
@@ -496,7 +496,7 @@ fn asserted_in_e164(trunk: &Trunk, request: &Message, copy: &mut LegCopy) {
         if let Some(e164) = trunk.numbers.plan.read_inbound(number)
             && e164 != number
         {
-            let at = place(request.slice(span), span, user);
+            let at = span_of(request.slice(span), span, user);
             copy.replaced.push((at, e164.into_bytes()));
         }
     }

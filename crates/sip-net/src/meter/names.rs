@@ -56,7 +56,7 @@ impl PeerNames {
     }
 
     /// The place of a name.
-    pub(super) fn place(&self, name: &str) -> u16 {
+    pub(super) fn index_of(&self, name: &str) -> u16 {
         let found = self.names.iter().position(|known| &**known == name);
         found
             .and_then(|place| u16::try_from(place + 1).ok())
@@ -101,7 +101,7 @@ impl PeerNames {
 
     /// The place of a name, new or not; none past the bound.
     fn add(&mut self, name: &str) -> Option<u16> {
-        let known = self.place(name);
+        let known = self.index_of(name);
         if known > 0 {
             return Some(known);
         }
@@ -155,7 +155,7 @@ mod tests {
             names.add_host(&format!("h{number}.example"));
         }
         assert_eq!(names.names.len(), PEERS_MAX);
-        assert_eq!(names.place("h63.example"), 64);
-        assert_eq!(names.place("h64.example"), 0);
+        assert_eq!(names.index_of("h63.example"), 64);
+        assert_eq!(names.index_of("h64.example"), 0);
     }
 }

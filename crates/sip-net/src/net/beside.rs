@@ -78,7 +78,7 @@ impl Beside {
 }
 
 /// The place of the socket that a token stands for.
-pub(super) fn place(token: Token) -> Option<usize> {
+pub(super) fn index_of(token: Token) -> Option<usize> {
     let place = token.0.checked_sub(FIRST_TOKEN)?;
     (place < SOCKETS_MAX).then_some(place)
 }

@@ -30,7 +30,7 @@ impl Net {
     pub(super) fn handle(&mut self, ready: Ready, on_event: &mut impl FnMut(NetEvent<'_>)) {
         if let Some(id) = conn(ready.token) {
             self.handle_conn(id, ready, on_event);
-        } else if let Some(place) = beside::place(ready.token) {
+        } else if let Some(place) = beside::index_of(ready.token) {
             self.handle_beside(place, ready, on_event);
         } else if ready.token != WAKER {
             self.handle_listener(ready.token.0, ready, on_event);

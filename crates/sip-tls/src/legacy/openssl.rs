@@ -20,7 +20,7 @@ use rustls::pki_types::CertificateDer;
 
 use crate::algorithms::Algorithms;
 use crate::algorithms::TlsVersion;
-use crate::engine::{LEGACY_SUITE_NAMES, OPENSSL_NAMES, legacy_place};
+use crate::engine::{LEGACY_SUITE_NAMES, OPENSSL_NAMES, legacy_index};
 use crate::error::TlsError;
 use crate::fault::CertificateFault;
 
@@ -99,7 +99,7 @@ fn wanted_suites(
         ));
     }
     let known = |name: &String| {
-        let place = legacy_place(name).and_then(|place| OPENSSL_NAMES.get(place));
+        let place = legacy_index(name).and_then(|place| OPENSSL_NAMES.get(place));
         place.copied().ok_or_else(|| {
             let all = LEGACY_SUITE_NAMES.join(", ");
             TlsError::new(
