@@ -72,7 +72,7 @@ pub(crate) fn handshake_config(config: &Config) -> HandshakeConfig {
 
 #[cfg(test)]
 mod tests {
-    use super::super::usual_places;
+    use super::super::usual_listeners;
     use super::*;
 
     #[test]

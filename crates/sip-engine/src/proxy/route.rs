@@ -98,8 +98,8 @@ impl Routed {
         self.uri = span;
         self.scheme = uri.scheme;
         self.parts = Some(UriParts {
-            user: uri.user.map(place),
-            password: uri.password.map(place),
+            user: uri.user.map(part_span),
+            password: uri.password.map(part_span),
             host: part_span(uri.host_port.host),
             port: uri.host_port.port,
             params: part_span(uri.params),
