@@ -8,7 +8,6 @@ mod hook;
 mod neighbour_connections;
 mod numbers;
 mod phones;
-mod sipp;
 mod smime;
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,13 +1,16 @@
 //! SIPp's own caller and called side through a real server.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod support;
+
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::support::{Running, Server, TestDir, free_port, have};
+use support::{Running, Server, TestDir, free_port, have};
 
 /// 20,000 calls at 2,000 a second, no failure.
 const CALLS: u64 = 20_000;
@@ -31,15 +34,10 @@ fn calls(transport: &str, flag: &str) {
     let folder = TestDir::new(&format!("sipp-{transport}"));
     let called = free_port();
     let forward = format!("sip:127.0.0.1:{called};transport={transport}");
-    let udp = SocketAddr::from(([127, 0, 0, 1], free_port()));
-    // No overload control: each call counts here, also where the machine stands still for a moment.
-    let config = format!(
-        "version = 1\ndata = {:?}\nworkers = 1\ndomains = [\"127.0.0.1\"]\nforward = \"{forward}\"\n\n\
-         [[listen]]\non = \"udp:{udp}\"\n\n[[listen]]\non = \"tcp:{udp}\"\n\n\
-         [authentication]\nrequired = false\n\n[bounds]\nqueue_ms_max = 0\n",
-        folder.path().join("data")
+    let server = Server::start(
+        folder.path(),
+        &["--no-auth", "--workers", "1", "--forward", &forward],
     );
-    let server = Server::start_with_config(folder.path(), &config, udp);
     let port = called.to_string();
     let _called = Running::start(
         "sipp",
@@ -59,19 +57,25 @@ fn calls(transport: &str, flag: &str) {
     std::thread::sleep(Duration::from_millis(500));
     let stat = folder.path().join("uac.csv");
     let counted = call(&stat, flag, server.udp, folder.path());
+    let of = |name: &str| counted.get(name).copied();
     assert_eq!(
-        counted.successful, CALLS,
-        "successful calls over {transport}"
+        (of("SuccessfulCall"), of("FailedCall")),
+        (Some(CALLS), None),
+        "over {transport}: {counted:?}\n{}\n{}",
+        last_lines(&folder.path().join("uac.err")),
+        last_lines(&server.log)
     );
-    assert_eq!(counted.failed, 0, "failed calls over {transport}");
 }
 
-struct Counted {
-    successful: u64,
-    failed: u64,
+/// What a log ends with, where there is one.
+fn last_lines(path: &Path) -> String {
+    let text = fs::read(path).unwrap_or_default();
+    let from = text.len().saturating_sub(3_000);
+    String::from_utf8_lossy(&text[from..]).into_owned()
 }
 
-fn call(stat: &Path, flag: &str, to: SocketAddr, folder: &Path) -> Counted {
+/// What SIPp counted, where that is not nothing.
+fn call(stat: &Path, flag: &str, to: SocketAddr, folder: &Path) -> BTreeMap<String, u64> {
     let (calls, rate) = (CALLS.to_string(), RATE.to_string());
     let (stat_text, to_text, port) = (
         stat.display().to_string(),
@@ -79,6 +83,7 @@ fn call(stat: &Path, flag: &str, to: SocketAddr, folder: &Path) -> Counted {
         free_port().to_string(),
     );
     let scenario = patient_caller(folder);
+    let errors = folder.join("uac.err").display().to_string();
     let mut caller = Running::start(
         "sipp",
         &[
@@ -104,6 +109,9 @@ fn call(stat: &Path, flag: &str, to: SocketAddr, folder: &Path) -> Counted {
             "120",
             "-stf",
             &stat_text,
+            "-trace_err",
+            "-error_file",
+            &errors,
             &to_text,
         ],
         &folder.join("uac.log"),
@@ -113,15 +121,12 @@ fn call(stat: &Path, flag: &str, to: SocketAddr, folder: &Path) -> Counted {
     let text = fs::read_to_string(stat).unwrap();
     let head: Vec<&str> = text.lines().next().unwrap().split(';').collect();
     let last: Vec<&str> = text.lines().last().unwrap().split(';').collect();
-    let column = |name: &str| -> u64 {
-        last[head.iter().position(|h| *h == name).unwrap()]
-            .parse()
-            .unwrap()
-    };
-    Counted {
-        successful: column("SuccessfulCall(C)"),
-        failed: column("FailedCall(C)"),
-    }
+    let counters = head.iter().zip(last).filter_map(|(name, value)| {
+        let name = name.strip_suffix("(C)")?.to_owned();
+        let count = value.parse().ok().filter(|count| *count > 0)?;
+        Some((name, count))
+    });
+    counters.collect()
 }
 
 /// SIPp's own caller, who also takes a 100 to his BYE. Where the machine is slow there is one: RFC 4320
