@@ -130,8 +130,8 @@ fn call(stat: &Path, flag: &str, to: SocketAddr, folder: &Path) -> BTreeMap<Stri
 }
 
 /// SIPp's own caller, who also takes a 100 to his BYE. Where the machine is slow there is one: RFC 4320
-/// 4.1 has it sent once no answer has come for as long as Timer E takes to reach T2. As it comes he
-/// ends such a call as failed.
+/// 4.1 has it sent once no answer has come for as long as Timer E takes to reach T2. As SIPp ships
+/// him he ends such a call as failed.
 fn patient_caller(folder: &Path) -> String {
     let output = Command::new("sipp").args(["-sd", "uac"]).output().unwrap();
     let own = String::from_utf8(output.stdout).unwrap();

@@ -59,7 +59,7 @@ const ALONE: [&str; 7] = [
     "signet::plan",
     // It loads both cores.
     "signet::bed_run",
-    // It fills most of both cores with calls of which none may be lost, by SIPp's patience.
+    // It loads both cores, and SIPp gives up calls that are not answered for seconds.
     "signet::sipp",
     // It keeps all cores busy, and no tunnel may be missed.
     "signet::price_tunnel",

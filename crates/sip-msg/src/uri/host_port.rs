@@ -105,34 +105,34 @@ pub(crate) fn skip_digits(bytes: &[u8], mut at: usize) -> usize {
 /// Four numbers without leading zeros, which some read as octal; and where they
 /// end.
 fn ipv4(bytes: &[u8], start: usize) -> Option<(Ipv4Addr, usize)> {
-    let rest = bytes.get(start..)?;
-    let (mut address, mut octet, mut digits, mut dots) = (0, 0, 0, 0);
-    let mut end = rest.len();
-    for (at, byte) in rest.iter().enumerate() {
-        let digit = byte.wrapping_sub(b'0');
-        if digit <= 9 {
-            // Behind a zero, or behind three.
-            if digits == 3 || (digits == 1 && octet == 0) {
+    let digit = |at: usize| {
+        let digit = bytes.get(at)?.wrapping_sub(b'0');
+        (digit <= 9).then_some(u32::from(digit))
+    };
+    let (mut at, mut address) = (start, 0);
+    for index in 0..4 {
+        if index > 0 {
+            if bytes.get(at) != Some(&b'.') {
                 return None;
             }
-            octet = octet * 10 + u32::from(digit);
-            digits += 1;
-        } else if *byte == b'.' && dots < 3 {
-            if digits == 0 || octet > 255 {
-                return None;
-            }
-            address = address << 8 | octet;
-            (octet, digits) = (0, 0);
-            dots += 1;
-        } else {
-            end = at;
-            break;
+            at += 1;
         }
+        let mut octet = digit(at)?;
+        at += 1;
+        while octet > 0
+            && octet < 100
+            && let Some(next) = digit(at)
+        {
+            octet = octet * 10 + next;
+            at += 1;
+        }
+        // A digit behind a zero, or behind three.
+        if octet > 255 || digit(at).is_some() {
+            return None;
+        }
+        address = address << 8 | octet;
     }
-    if dots < 3 || digits == 0 || octet > 255 {
-        return None;
-    }
-    Some((Ipv4Addr::from_bits(address << 8 | octet), start + end))
+    Some((Ipv4Addr::from_bits(address), at))
 }
 
 fn ipv6(text: &[u8]) -> Option<Ipv6Addr> {
