@@ -21,7 +21,7 @@ pub(crate) const fn of_send(error: SendError, step: &'static str) -> &'static st
         SendError::Full => "queue full",
         SendError::NoLocalPort => "no local port",
         SendError::Lost => "lost",
-        SendError::Unsendable => "unsendable",
+        SendError::Unsendable | SendError::NoRoute => "unsendable",
         SendError::Unreachable => "unreachable",
         SendError::NoListener => "no socket",
     }

@@ -14,7 +14,7 @@ use sip_msg::{ConnId, ListenerId, Outbox, Target};
 use sip_net::{
     Aliases, DnsClient, Net, NetEvent, PeerNames, QUOTED_BYTES_MAX, SendError, Shed, clock,
 };
-use sip_worker::{Environment, SocketEvent, Wake};
+use sip_worker::{Environment, SendFailure, SocketEvent, Wake};
 pub(crate) use sip_worker::{Phase, Severities};
 
 use crate::hook::WorkerHook;
@@ -97,7 +97,7 @@ fn translate(event: NetEvent<'_>) -> Option<SocketEvent<'_>> {
         NetEvent::BesideRefused(to) => SocketEvent::EngineUnreachable(to),
         NetEvent::SendFailed { cookie, error } => SocketEvent::SendFailed {
             cookie,
-            was_written: matches!(error, SendError::Lost),
+            failure: failure(error),
         },
         NetEvent::Unreachable {
             remote,
@@ -115,6 +115,20 @@ fn translate(event: NetEvent<'_>) -> Option<SocketEvent<'_>> {
         | NetEvent::Unreachable { .. }
         | NetEvent::Data { .. } => return None,
     })
+}
+
+/// What a failure says of who would have got the message. A gateway that was taken for gone
+/// because of a limit of this machine, or of a message that is too long, would be left by all.
+const fn failure(error: SendError) -> SendFailure {
+    match error {
+        SendError::Full | SendError::NoLocalPort | SendError::Unsendable => SendFailure::Here,
+        SendError::Gone
+        | SendError::Closed(_)
+        | SendError::Unreachable
+        | SendError::NoRoute
+        | SendError::NoListener => SendFailure::There,
+        SendError::Lost => SendFailure::Lost,
+    }
 }
 
 /// Which peers are counted by name: changed by the admin thread, read at a reload.

@@ -140,7 +140,7 @@ pub(crate) fn failure(error: SendError) -> Option<SendFailure> {
         SendError::Closed(reason) => closed(reason),
         SendError::Full | SendError::NoLocalPort => SendFailure::Full,
         SendError::Lost => SendFailure::Closed,
-        SendError::Unsendable | SendError::NoListener => SendFailure::Refused,
+        SendError::Unsendable | SendError::NoRoute | SendError::NoListener => SendFailure::Refused,
         // A hint that anybody can forge, and SIPp does not hear: the call ends
         // by its timers.
         SendError::Unreachable => return None,

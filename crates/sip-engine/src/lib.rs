@@ -7,7 +7,7 @@
 //!     shard.handle_message(now, &sender, message, &mut outputs); // or handle_malformed
 //!     shard.handle_credential / handle_saved / handle_resolved // answers
 //!     shard.handle_hook / handle_media // and more of them
-//!     shard.handle_send_failed / handle_returned / handle_send_lost / handle_closed // bad news
+//!     shard.handle_send_failed / handle_unsent / handle_returned / handle_send_lost / handle_closed // bad news
 //!     shard.handle_timers(now, &mut outputs);
 //!     // send outputs.outbox, ask outputs.effects, tell outputs.refused and outputs.records,
 //!     // clear all four, sleep until shard.next_deadline_ms() at most

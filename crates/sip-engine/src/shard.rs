@@ -116,6 +116,9 @@ pub struct Shard {
     pub(crate) strip: Vec<Span>,
     pub(crate) granted: Vec<u8>,
     fired: Vec<Timer>,
+    /// Whether what fails at the moment was not sent by this machine, through no fault of who
+    /// would have got it.
+    pub(crate) is_our_failure: bool,
     /// Whether new calls are refused, because the process is to end.
     refuses_calls: bool,
     /// The share of the memory for messages that is in use, over all shards.
@@ -182,6 +185,7 @@ impl Shard {
             strip: Vec::new(),
             granted: Vec::new(),
             fired: Vec::new(),
+            is_our_failure: false,
             refuses_calls: false,
             memory_pressure: 0.0,
             overload: sip_limit::Gate::default(),
@@ -472,6 +476,14 @@ impl Shard {
             self.line_ends_failed(now, cookie, out);
         }
         self.drain(now, out);
+    }
+
+    /// Handles that this machine did not send the message with this cookie, for want of room or
+    /// because the kernel refused it: it has failed, and that is held against nobody.
+    pub fn handle_unsent(&mut self, now: Now, cookie: u64, out: &mut Outputs) {
+        self.is_our_failure = true;
+        self.handle_send_failed(now, cookie, out);
+        self.is_our_failure = false;
     }
 
     /// Handles that the datagram with this cookie came back (ICMP): it has failed, and the

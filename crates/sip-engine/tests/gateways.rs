@@ -497,6 +497,24 @@ fn who_rings_at_one_gateway_rings_at_no_other() {
 }
 
 #[test]
+fn what_this_machine_does_not_send_is_held_against_no_gateway() {
+    let mut bed = Bed::new(two_gateways(UDP, Care::USUAL));
+    let (at, first) = copy(call(&mut bed, "too-long", UDP));
+    assert_eq!(at, 0);
+    let sent = bed.act(|shard, now, out| shard.handle_unsent(now, first.cookie, out));
+    let (at, second) = copy(sent);
+    assert_eq!(at, 1, "the call goes on");
+    answer(&mut bed, &second, 486);
+    assert_eq!(changes(&mut bed), []);
+    assert_eq!(copy(call(&mut bed, "next", UDP)).0, 0);
+    // Where nobody is there it is.
+    let (_, third) = copy(call(&mut bed, "gone", UDP));
+    bed.act(|shard, now, out| shard.handle_send_failed(now, third.cookie, out));
+    assert_eq!(changes(&mut bed), [Change::PassedOver(Why::Unreachable)]);
+    assert_eq!(copy(call(&mut bed, "after", UDP)).0, 1);
+}
+
+#[test]
 fn when_its_time_is_over_one_call_tries_it_out_and_others_do_not_wait() {
     let shared = Arc::new(SharedGateways::default());
     let settings = two_gateways(UDP, Care::USUAL);

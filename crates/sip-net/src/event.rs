@@ -216,8 +216,11 @@ pub enum SendError {
     Full,
     /// All local ports towards that peer are taken: the limit is on this side.
     NoLocalPort,
-    /// The kernel refused to send it: no route, too long, no permission.
+    /// The kernel refused to send it: too long, no permission. That says nothing of who would
+    /// have got it.
     Unsendable,
+    /// There is no way there: no route, or an address of a family that the listener has not.
+    NoRoute,
     /// An ICMP message with the beginning of this datagram in it says that
     /// nobody is there.
     Unreachable,

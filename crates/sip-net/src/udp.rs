@@ -219,7 +219,7 @@ impl UdpPort {
         }
         if remote.is_ipv4() != self.local.is_ipv4() {
             counters.udp_unsendable += 1;
-            failed(cookie, SendError::Unsendable);
+            failed(cookie, SendError::NoRoute);
             return;
         }
         self.recent.remember(remote, bytes, cookie);
@@ -315,9 +315,14 @@ impl UdpPort {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.blocked = true,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if may_be_an_earlier_error(&error) && !refused => refused = true,
-                Err(_) => {
-                    counters.udp_unsendable += 1;
-                    failed(first.cookie, SendError::Unsendable);
+                Err(error) => {
+                    match cause(&error) {
+                        Some(cause) => {
+                            counters.udp_unsendable += 1;
+                            failed(first.cookie, cause);
+                        }
+                        None => counters.udp_queue_drops += 1,
+                    }
                     self.sent += 1;
                     refused = false;
                 }
@@ -394,6 +399,19 @@ fn since_ms(came: Duration) -> u64 {
 /// Whether a datagram says nothing: line ends and zeroes.
 fn is_keep_alive(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n' | 0))
+}
+
+/// Why a datagram is not sent; nothing where it is lost like others on their way, because the
+/// queue of the interface is full (ENOBUFS, which the kernel tells only to who asks for errors):
+/// what is sent again mends that.
+fn cause(error: &io::Error) -> Option<SendError> {
+    match error.raw_os_error() {
+        Some(libc::ENOBUFS) => None,
+        Some(libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EHOSTDOWN | libc::ENETDOWN) => {
+            Some(SendError::NoRoute)
+        }
+        _ => Some(SendError::Unsendable),
+    }
 }
 
 /// Errors that a socket keeps from an ICMP message and hands to the next call.

@@ -6,11 +6,12 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::common::{Bench, any_port, message, request};
+use crate::common::{Bench, any_port, closed, message, request, tls_server_by};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
 use sip_msg::Target;
+use sip_net::clock::Clock;
 use sip_net::{ListenerConfig, NetConfig};
 use sip_tls::testing::{KeyKind, TestCa};
 use sip_tls::{
@@ -253,4 +254,51 @@ fn tickets_leave_with_the_first_data_and_soon_without_any() {
     }
     thread.join().unwrap();
     assert!(!server.bench.net.has_unsent());
+}
+
+/// A record that holds nothing of SIP may come in parts, like the ticket of a server with a long
+/// chain. Nothing is begun once it is whole, and nobody is closed for not going on.
+#[test]
+fn a_record_in_two_parts_begins_no_message() {
+    let (chain, key) = TestCa::new().issue_with(&["example.com"], KeyKind::P256);
+    let tls = ServerTlsConfig::new().pair_pem(chain.as_bytes(), key.as_bytes());
+    let tls = Arc::new(tls.unwrap().build().unwrap());
+    let mut server = tls_server_by(tls, HandshakeConfig::default(), Clock::given());
+    let (mut socket, mut tls) = begin(server.addr(), client(&SCHEMES, TlsVersion::V13));
+    let thread = std::thread::spawn(move || {
+        while tls.is_handshaking() {
+            tls.complete_io(&mut socket).unwrap();
+        }
+        tls.writer().write_all(&request("whole")).unwrap();
+        tls.complete_io(&mut socket).unwrap();
+        (socket, tls)
+    });
+    server.message();
+    let (mut socket, mut tls) = thread.join().unwrap();
+    tls.refresh_traffic_keys().unwrap();
+    let mut record = Vec::new();
+    while tls.wants_write() {
+        tls.write_tls(&mut record).unwrap();
+    }
+    let (first, second) = record.split_at(record.len() / 2);
+    socket.write_all(first).unwrap();
+    while server.net.kept_bytes() == 0 {
+        server.turn();
+    }
+    socket.write_all(second).unwrap();
+    while server.net.kept_bytes() > 0 {
+        server.turn();
+    }
+    for _ in 0..2 {
+        server.clock.pass(NetConfig::default().message_timeout_ms);
+        server.turn();
+        server.turn();
+    }
+    assert_eq!(server.seen.iter().find_map(closed), None);
+    // The keys are the new ones.
+    tls.writer().write_all(&request("after it")).unwrap();
+    while tls.wants_write() {
+        tls.write_tls(&mut socket).unwrap();
+    }
+    server.message();
 }

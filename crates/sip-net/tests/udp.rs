@@ -124,7 +124,7 @@ fn a_datagram_that_the_kernel_refuses_is_reported_and_the_rest_leaves() {
     failed.sort_by_key(|(cookie, _)| *cookie);
     assert_eq!(
         failed,
-        [(2, SendError::Unsendable), (4, SendError::Unsendable)]
+        [(2, SendError::Unsendable), (4, SendError::NoRoute)]
     );
     assert_eq!(client.net.counters().udp_unsendable, 2);
 }

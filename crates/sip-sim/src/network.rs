@@ -8,6 +8,8 @@ use sip_msg::{ConnId, Flow, Lane, ListenerId, Target, Transport};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
+use sip_worker::SendFailure;
+
 /// Where something arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
@@ -27,7 +29,7 @@ pub(crate) enum Delivery {
     SendFailed {
         to: End,
         cookie: u64,
-        was_written: bool,
+        failure: SendFailure,
     },
     Closed {
         to: End,
@@ -285,7 +287,11 @@ impl Network {
             let failure = Delivery::SendFailed {
                 to: from,
                 cookie,
-                was_written: false,
+                // Half of the time it is this machine that does not send it.
+                failure: match cookie & 1 {
+                    0 => SendFailure::Here,
+                    _ => SendFailure::There,
+                },
             };
             return Sent::Failed((cookie != 0).then_some((now_ms, failure)));
         }
@@ -332,14 +338,14 @@ impl Network {
         self.broken += 1;
         let at = |dice: &mut Dice, after_ms: u64| after_ms.max(now_ms) + dice.below(50);
         let known_ms = at(&mut self.dice, up_ms);
-        let was_written = true;
+        let failure = SendFailure::Lost;
         let lost = cookies
             .into_iter()
             .filter(|(_, until_ms)| *until_ms > now_ms);
         let lost = lost.map(|(cookie, _)| Delivery::SendFailed {
             to,
             cookie,
-            was_written,
+            failure,
         });
         let mut all: Vec<_> = lost.map(|lost| (known_ms, lost)).collect();
         all.extend([
@@ -426,7 +432,7 @@ impl Network {
             let failure = Delivery::SendFailed {
                 to: from,
                 cookie,
-                was_written: false,
+                failure: SendFailure::There,
             };
             let due_ms = now_ms + 1;
             return Sent::Failed((cookie != 0).then_some((due_ms, failure)));

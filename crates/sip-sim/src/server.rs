@@ -13,7 +13,7 @@ use sip_auth::Ha1Set;
 use sip_engine::{Binding, BindingChange, Now, ParkId, Settings};
 use sip_locate::{Hop, LocateError};
 use sip_msg::{ConnId, Flow, Outbox};
-use sip_worker::{Phase, StoreAnswer};
+use sip_worker::{Phase, SendFailure, StoreAnswer};
 
 use crate::Dice;
 use crate::distant::{Distant, Tag, Users};
@@ -42,7 +42,7 @@ pub(crate) enum Arrival {
     },
     SendFailed {
         cookie: u64,
-        was_written: bool,
+        failure: SendFailure,
     },
     Closed(ConnId),
     Unreachable {

@@ -30,6 +30,18 @@ pub trait Environment {
     type Waker: Wake;
 }
 
+/// What became of a message that has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendFailure {
+    /// This machine did not send it: a queue or a table is full, no port is left, the kernel
+    /// refuses it. That says nothing of who would have got it.
+    Here,
+    /// There is no way to who would have got it, or nobody is there.
+    There,
+    /// It was sent, and its connection ended before an answer.
+    Lost,
+}
+
 /// What the sockets of a worker have to say.
 #[derive(Debug)]
 pub enum SocketEvent<'a> {
@@ -62,8 +74,8 @@ pub enum SocketEvent<'a> {
     SendFailed {
         /// The cookie given with the message.
         cookie: u64,
-        /// Whether it was sent, and its connection ended before an answer.
-        was_written: bool,
+        /// What became of it.
+        failure: SendFailure,
     },
     /// A datagram with a cookie came back (ICMP).
     Returned {

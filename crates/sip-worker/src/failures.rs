@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::sent_for::SentFor;
-use crate::{Environment, Handover, Worker, worker_bit};
+use crate::{Environment, Handover, SendFailure, Worker, worker_bit};
 
 impl<E: Environment> Worker<E> {
     /// Asks the other workers for the sender of a datagram that came back. An
@@ -30,16 +30,13 @@ impl<E: Environment> Worker<E> {
     /// Failures are told after the messages that came before them.
     pub(super) fn tell_failures(&mut self) {
         let mut failed = std::mem::take(&mut self.failed);
-        for (cookie, was_written) in failed.drain(..) {
+        for (cookie, failure) in failed.drain(..) {
             if !SentFor::is_one(cookie) {
-                self.tell_failure(cookie, was_written);
+                self.tell_failure(cookie, failure);
             } else if let Some((worker, cookie)) = self.sent_for.origin(cookie)
                 && let Some(batch) = self.batches.get_mut(worker)
             {
-                batch.push(Handover::SendFailed {
-                    cookie,
-                    was_written,
-                });
+                batch.push(Handover::SendFailed { cookie, failure });
             }
         }
         self.failed = failed;
@@ -61,11 +58,12 @@ impl<E: Environment> Worker<E> {
         }
     }
     /// A message that this worker's shard had sent has failed.
-    pub(super) fn tell_failure(&mut self, cookie: u64, was_written: bool) {
+    pub(super) fn tell_failure(&mut self, cookie: u64, failure: SendFailure) {
         let (shard, out) = (&mut self.parts.shard, &mut self.outputs);
-        match was_written {
-            true => shard.handle_send_lost(self.now, cookie, out),
-            false => shard.handle_send_failed(self.now, cookie, out),
+        match failure {
+            SendFailure::Here => shard.handle_unsent(self.now, cookie, out),
+            SendFailure::There => shard.handle_send_failed(self.now, cookie, out),
+            SendFailure::Lost => shard.handle_send_lost(self.now, cookie, out),
         }
     }
 }

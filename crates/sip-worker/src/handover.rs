@@ -3,7 +3,7 @@
 
 use sip_msg::{Flow, Message, Method, ResponseWriter, Target};
 
-use crate::{Environment, Handover, Mailbox, Sockets, Worker};
+use crate::{Environment, Handover, Mailbox, SendFailure, Sockets, Worker};
 
 impl<E: Environment> Worker<E> {
     /// Takes what other workers have given.
@@ -33,11 +33,8 @@ impl<E: Environment> Worker<E> {
                     self.memory.posted -= bytes.capacity() as i64;
                     self.buffers.recycle_buffer(bytes);
                 }
-                Handover::SendFailed {
-                    cookie,
-                    was_written,
-                } => {
-                    self.tell_failure(cookie, was_written);
+                Handover::SendFailed { cookie, failure } => {
+                    self.tell_failure(cookie, failure);
                 }
                 Handover::Closed(conn) => {
                     let (shard, out) = (&mut self.parts.shard, &mut self.outputs);
@@ -125,7 +122,7 @@ impl<E: Environment> Worker<E> {
                         self.memory.posted -= bytes.capacity() as i64;
                         self.buffers.recycle_buffer(bytes);
                         if cookie != 0 {
-                            self.failed.push((cookie, false));
+                            self.failed.push((cookie, SendFailure::Here));
                         }
                     }
                     // Timers end what these were to end sooner.

@@ -55,8 +55,8 @@ use sent_for::SentFor;
 
 pub use control::{Control, Figures, Phase, Snapshot};
 pub use environment::{
-    AtOnce, Direction, Environment, Hook, Passing, Records, Resolver, SocketEvent, Sockets, Store,
-    StoreAnswer, Trace, Wake,
+    AtOnce, Direction, Environment, Hook, Passing, Records, Resolver, SendFailure, SocketEvent,
+    Sockets, Store, StoreAnswer, Trace, Wake,
 };
 pub use mailbox::{ConnAct, Handover, Mailbox};
 pub use orders::{Look, Order, Removed};
@@ -122,7 +122,7 @@ pub struct Worker<E: Environment> {
     claims: Vec<alias::Claim>,
     ended_calls: Vec<u64>,
     /// Cookies of sends that failed, and whether they were written.
-    failed: Vec<(u64, bool)>,
+    failed: Vec<(u64, SendFailure)>,
     /// Cookies of datagrams that came back.
     returned: Vec<u64>,
     ended: Vec<ConnId>,
@@ -310,10 +310,7 @@ impl<E: Environment> Worker<E> {
                 self.peers.ended(conn);
                 self.ended.push(conn);
             }
-            SocketEvent::SendFailed {
-                cookie,
-                was_written,
-            } => self.failed.push((cookie, was_written)),
+            SocketEvent::SendFailed { cookie, failure } => self.failed.push((cookie, failure)),
             SocketEvent::Returned { cookie } => self.returned.push(cookie),
             SocketEvent::FromEngine { from, bytes } => {
                 self.parts.media.receive(self.now.mono_ms, from, bytes);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sip_engine::sender::Sender;
 use sip_msg::{ConnId, Message, Method, Target};
 
-use crate::{Sockets, Wake};
+use crate::{SendFailure, Sockets, Wake};
 
 /// Something for another worker.
 pub enum Handover {
@@ -35,8 +35,8 @@ pub enum Handover {
     SendFailed {
         /// The cookie that the shard gave.
         cookie: u64,
-        /// Whether it was sent, and its connection ended before an answer.
-        was_written: bool,
+        /// What became of it.
+        failure: SendFailure,
     },
     /// A datagram came back (ICMP) that may have been sent by that worker.
     Unreachable {
@@ -178,7 +178,7 @@ mod tests {
         cookies
             .map(|cookie| Handover::SendFailed {
                 cookie,
-                was_written: false,
+                failure: SendFailure::There,
             })
             .collect()
     }

@@ -506,8 +506,10 @@ impl Shard {
             Outcome::Unreachable => Why::Unreachable,
             _ => Why::Silent,
         };
-        let for_ms = self.settings.proxy.dead_hop_ms;
-        self.hold_against(now, context, at, end, (why, for_ms), out);
+        if !self.is_our_failure {
+            let for_ms = self.settings.proxy.dead_hop_ms;
+            self.hold_against(now, context, at, end, (why, for_ms), out);
+        }
         self.note_way(now, context, at, outcome.why(), out);
         // The caller hears that it rings, and hears no other one after it.
         match is_told && context.method == Method::Invite {

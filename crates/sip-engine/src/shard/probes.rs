@@ -333,7 +333,9 @@ impl Shard {
 
     /// A probe's transaction is over without a final response.
     pub(super) fn probe_failed(&mut self, now: Now, number: u32, out: &mut Outputs) {
-        if let Some(probe) = self.take_probe(number) {
+        if let Some(probe) = self.take_probe(number)
+            && !self.is_our_failure
+        {
             self.probe_over(now, &probe, None, false, out);
         }
     }

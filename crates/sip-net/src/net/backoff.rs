@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use sip_msg::Transport;
 
@@ -12,10 +13,14 @@ const FIRST_MS: u64 = 50;
 /// After so many doublings it grows no more.
 const DOUBLINGS_MAX: u32 = 16;
 
+/// To whom no connection could be opened: whoever is at an address; or who bears a name there,
+/// where somebody answers whose certificate does not bear it. Others may be there under theirs.
+pub(super) type Unopened = (Transport, SocketAddr, Option<Arc<str>>);
+
 /// How long each of them is left alone.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
-    peers: HashMap<(Transport, SocketAddr), Wait>,
+    peers: HashMap<Unopened, Wait>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +31,7 @@ struct Wait {
 
 impl Backoff {
     /// A connection could not be opened.
-    pub(super) fn failed(&mut self, peer: (Transport, SocketAddr), now_ms: u64, max_ms: u64) {
+    pub(super) fn failed(&mut self, peer: Unopened, now_ms: u64, max_ms: u64) {
         if max_ms == 0 {
             return;
         }
@@ -49,19 +54,18 @@ impl Backoff {
     }
 
     /// A connection was opened.
-    pub(super) fn opened(&mut self, peer: (Transport, SocketAddr)) {
+    pub(super) fn opened(&mut self, (transport, addr, name): Unopened) {
         if !self.peers.is_empty() {
-            self.peers.remove(&peer);
+            self.peers.remove(&(transport, addr, None));
+            self.peers.remove(&(transport, addr, name));
         }
     }
 
     /// Whether to leave the peer alone.
-    pub(super) fn holds(&self, peer: (Transport, SocketAddr), now_ms: u64) -> bool {
+    pub(super) fn holds(&self, (transport, addr, name): Unopened, now_ms: u64) -> bool {
+        let holds = |of: &Unopened| self.peers.get(of).is_some_and(|it| it.until_ms > now_ms);
         !self.peers.is_empty()
-            && self
-                .peers
-                .get(&peer)
-                .is_some_and(|wait| wait.until_ms > now_ms)
+            && (holds(&(transport, addr, None)) || holds(&(transport, addr, name)))
     }
 }
 
@@ -69,9 +73,28 @@ impl Backoff {
 mod tests {
     use super::*;
 
-    fn peer(n: u32) -> (Transport, SocketAddr) {
+    fn peer(n: u32) -> Unopened {
         let addr = SocketAddr::from((n.to_be_bytes(), 5060));
-        (Transport::Tcp, addr)
+        (Transport::Tcp, addr, None)
+    }
+
+    #[test]
+    fn a_name_that_nobody_bears_there_holds_off_no_other() {
+        let of = |name: Option<&str>| {
+            let (_, addr, _) = peer(1);
+            (Transport::Tls, addr, name.map(Arc::from))
+        };
+        let mut backoff = Backoff::default();
+        backoff.failed(of(Some("evil.example")), 0, 300);
+        assert!(backoff.holds(of(Some("evil.example")), 1));
+        assert!(!backoff.holds(of(Some("gw.example")), 1));
+        backoff.opened(of(Some("gw.example")));
+        assert!(backoff.holds(of(Some("evil.example")), 1));
+        // Where nobody answers at all, nobody does under any name.
+        backoff.failed(of(None), 0, 300);
+        assert!(backoff.holds(of(Some("gw.example")), 1));
+        backoff.opened(of(Some("gw.example")));
+        assert!(!backoff.holds(of(Some("gw.example")), 1));
     }
 
     #[test]

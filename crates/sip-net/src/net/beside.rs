@@ -158,6 +158,9 @@ impl Net {
                 Err(_) => {}
             }
         }
-        self.unfinished_reads.push(ready.token);
+        // It may have been told of again before its turn came.
+        if !self.unfinished_reads.contains(&ready.token) {
+            self.unfinished_reads.push(ready.token);
+        }
     }
 }

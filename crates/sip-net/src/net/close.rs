@@ -94,7 +94,10 @@ impl Net {
             counters.open_failed += 1;
             if !matches!(reason, CloseReason::Asked | CloseReason::Refused) {
                 let max_ms = self.shared.config.reopen_backoff_max_ms;
-                let peer = (conn.flow.transport, conn.flow.remote);
+                // A handshake fails for who was expected there, and for nobody else.
+                let is_by_name = reason == CloseReason::Handshake;
+                let name = conn.tls_name().filter(|_| is_by_name).cloned();
+                let peer = (conn.flow.transport, conn.flow.remote, name);
                 self.backoff.failed(peer, self.shared.now_ms, max_ms);
             }
         }

@@ -190,7 +190,9 @@ impl Net {
             conn.open(&mut self.shared);
             if conn.opened.is_some() {
                 self.shared.counters.opened += 1;
-                self.backoff.opened((conn.flow.transport, conn.flow.remote));
+                let name = conn.tls_name().cloned();
+                let peer = (conn.flow.transport, conn.flow.remote, name);
+                self.backoff.opened(peer);
                 self.pending_events
                     .push_back(PendingEvent::Opened(conn.flow));
             } else {

@@ -196,10 +196,10 @@ impl Net {
         if !opens_for_call && let Some(id) = self.conns.by_peer(&peer) {
             return Ok(id);
         }
-        if self
-            .backoff
-            .holds((to.transport, to.remote), self.shared.now_ms)
-        {
+        if self.backoff.holds(
+            (to.transport, to.remote, to.tls_name.clone()),
+            self.shared.now_ms,
+        ) {
             self.shared.counters.open_backoffs += 1;
             return Err(SendError::Closed(CloseReason::ConnectFailed));
         }

@@ -120,8 +120,14 @@ impl Net {
         }
         ready.readable |= std::mem::take(&mut conn.is_unread);
         if ready.readable || ready.peer_ended || ready.error {
-            let peer = (conn.flow.transport, conn.flow.remote);
             let was_asking = conn.is_asking();
+            let asked = was_asking.then(|| {
+                (
+                    conn.flow.transport,
+                    conn.flow.remote,
+                    conn.tls_name().cloned(),
+                )
+            });
             let result = if self.shared.turn_bytes < TURN_BYTES {
                 conn.read(&mut self.shared, on_event)
             } else {
@@ -147,7 +153,7 @@ impl Net {
                     if ending == Some(Ending::LastWord) {
                         self.part(id);
                     }
-                    if is_upgraded {
+                    if is_upgraded && let Some(peer) = asked {
                         self.backoff.opened(peer);
                     }
                     self.relieve_readers();

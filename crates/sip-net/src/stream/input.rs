@@ -89,8 +89,20 @@ impl Conn {
         };
         shared.scratch = scratch;
         let more = result?;
+        if encrypted {
+            self.note_whole_records();
+        }
         self.arm(shared);
         Ok(more)
+    }
+
+    /// A record may have come in parts and hold nothing of SIP, like a ticket: once it is whole,
+    /// no message is begun.
+    fn note_whole_records(&mut self) {
+        let is_amid = self.ws.as_ref().is_some_and(|ws| ws.reader.is_amid());
+        if self.partial_record.is_empty() && self.partial_message.is_empty() && !is_amid {
+            self.message_begun_ms = None;
+        }
     }
 
     /// Takes plaintext that came with the handshake.

@@ -195,12 +195,9 @@ impl Seat {
                     self.sockets.messages_in += 1;
                     SocketEvent::Message { flow: *flow, bytes }
                 }
-                Arrival::SendFailed {
-                    cookie,
-                    was_written,
-                } => SocketEvent::SendFailed {
+                Arrival::SendFailed { cookie, failure } => SocketEvent::SendFailed {
                     cookie: *cookie,
-                    was_written: *was_written,
+                    failure: *failure,
                 },
                 Arrival::Closed(conn) => SocketEvent::Closed(*conn),
                 Arrival::Engine { from, bytes } => match bytes {

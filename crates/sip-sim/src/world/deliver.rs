@@ -14,14 +14,8 @@ impl World {
             Delivery::SendFailed {
                 to,
                 cookie,
-                was_written,
-            } => (
-                to,
-                Arrival::SendFailed {
-                    cookie,
-                    was_written,
-                },
-            ),
+                failure,
+            } => (to, Arrival::SendFailed { cookie, failure }),
             Delivery::Closed { to, conn } => (to, Arrival::Closed(conn)),
             Delivery::Unreachable { to, remote, quoted } => {
                 (to, Arrival::Unreachable { remote, quoted })

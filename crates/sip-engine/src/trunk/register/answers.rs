@@ -99,7 +99,9 @@ impl Shard {
             Failure::Silent => Why::Silent,
             _ => Why::Unreachable,
         };
-        self.note_member(now, &under_way.member, Err(why), None, out);
+        if !self.is_our_failure {
+            self.note_member(now, &under_way.member, Err(why), None, out);
+        }
         self.register_came_to(now, at, Answer::Member(failure), None, out);
     }
 
