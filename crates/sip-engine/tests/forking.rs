@@ -75,6 +75,19 @@ fn a_group_that_only_rings_is_given_up_for_the_next() {
 }
 
 #[test]
+fn that_a_group_was_told_to_stop_ringing_is_no_answer_to_the_caller() {
+    for transport in TRANSPORTS {
+        let mut bed = with_contacts(&[(1, 1000), (2, 500)]);
+        let first = call(&mut bed, transport, "").remove(0);
+        answer(&mut bed, &first, 180);
+        let second = bed.wait(20_100).into_iter().nth(1).unwrap();
+        assert_eq!(kinds(&answer(&mut bed, &first, 487)), ["ACK"]);
+        // What the second says is, though 487 and 486 are as good (RFC 3261 16.7 step 6).
+        assert_eq!(kinds(&answer(&mut bed, &second, 486)), ["ACK", "486"]);
+    }
+}
+
+#[test]
 fn the_last_group_rings_as_long_as_it_likes() {
     for transport in TRANSPORTS {
         let mut bed = with_contacts(&[(1, 1000), (2, 500)]);

@@ -154,8 +154,6 @@ pub(crate) struct Context {
     pub(crate) caller: Option<Arc<Person>>,
     /// The user whose forwards count, where his phones do not take the call.
     pub(crate) divert: Option<Box<Divert>>,
-    /// Whether the phones that were tried first are given up for good.
-    pub(crate) has_diverted: bool,
     /// Whether it is a call that counts against limits: an INVITE that is let in by itself, and not
     /// as part of a dialog. A Route of ours proves no dialog.
     pub(crate) is_counted: bool,
@@ -217,7 +215,6 @@ impl Context {
             record: None,
             caller: None,
             divert: None,
-            has_diverted: false,
             is_counted: false,
             hidden: Vec::new(),
             session: None,
@@ -284,7 +281,6 @@ impl Context {
         self.record = None;
         self.caller = None;
         self.divert = None;
-        self.has_diverted = false;
         self.is_counted = false;
         self.hidden.clear();
         self.session = None;

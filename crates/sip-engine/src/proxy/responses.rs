@@ -208,8 +208,7 @@ impl Shard {
             return self.pool.recycle(response);
         }
         let is_given_up = |of: &Candidate| of.progress == Progress::GivenUp;
-        let was_given_up =
-            context.has_diverted && context.candidates.get(at).is_some_and(is_given_up);
+        let was_given_up = context.candidates.get(at).is_some_and(is_given_up);
         self.note_try(context, number, Ok(status));
         if branch.is_pending && status == 503 {
             self.hold_busy(now, context, at, branch.answerer.end(), &response, out);
@@ -250,7 +249,8 @@ impl Shard {
             self.pool.recycle(response);
             return;
         }
-        // Its phone rang too long, and was told so: others have the call by now.
+        // Its phone rang too long, and was told so, which is no answer to the caller: others have
+        // the call by now, or have said what comes of it.
         if was_given_up && status == 487 && !context.is_cancelled {
             self.pool.recycle(response);
             return;

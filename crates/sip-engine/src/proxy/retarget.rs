@@ -552,7 +552,6 @@ impl Shard {
         }
         context.divert = self.divert.take();
         context.chosen_by = ChosenBy::User;
-        context.has_diverted = true;
         self.forget_best(context);
         true
     }

@@ -75,8 +75,6 @@ impl Shard {
         let is_next = |of: &Candidate| of.progress == Progress::Waiting;
         if !context.candidates.iter().any(is_next) {
             self.divert(now, &mut context, When::NoAnswer, out);
-            // Wherever it goes: that they were told to stop ringing is no answer to the caller.
-            context.has_diverted = true;
         }
         self.settle(now, key, context, out);
     }

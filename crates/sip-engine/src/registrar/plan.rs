@@ -245,7 +245,6 @@ fn plan_contacts(
     let rules = &cx.settings.registrar;
     let flows = Flows::of(cx.settings, registration, planned.node)?;
     let mut asked_count = 0;
-    let mut alive_count = planned.entries.len();
     for contact in registration.request.contacts() {
         asked_count += 1;
         // What a request may make this server compare is bounded too.
@@ -277,29 +276,20 @@ fn plan_contacts(
             continue;
         }
         // The same contact twice in one request: the last one counts.
-        let earlier = planned.changes.iter().position(|change| match change {
-            BindingChange::Put { key, binding, .. } => asked.is(key, binding),
-            BindingChange::Remove { key, .. } => existing.is_some_and(|entry| entry.key == *key),
-        });
-        if let Some(at) = earlier {
-            let undone = planned.changes.remove(at);
-            match undone {
-                BindingChange::Remove { .. } => alive_count += 1,
-                BindingChange::Put { .. } if existing.is_none() => alive_count -= 1,
-                BindingChange::Put { .. } => {}
+        planned.changes.retain(|change| {
+            let is_of_it = |key: &Arc<[u8]>| existing.is_some_and(|entry| entry.key == *key);
+            !match change {
+                BindingChange::Put { key, binding, .. } => asked.is(key, binding) || is_of_it(key),
+                BindingChange::Remove { key, .. } => is_of_it(key),
             }
-        }
+        });
         let key = existing.map_or_else(|| asked.key(), |entry| entry.key.clone());
         let aor = planned.aor.clone();
         if requested_s == 0 {
             if existing.is_some() {
                 planned.changes.push(BindingChange::Remove { aor, key });
-                alive_count -= 1;
             }
             continue;
-        }
-        if existing.is_none() {
-            alive_count += 1;
         }
         // RFC 3261 10.3: "The registrar MAY choose an expiration less than the requested expiration interval."
         let granted_ms = u64::from(requested_s.min(rules.expires_max_s)).saturating_mul(1_000);
@@ -321,6 +311,7 @@ fn plan_contacts(
             binding: Arc::new(binding),
         });
     }
+    let alive_count = alive_after(planned.entries, planned.changes);
     if alive_count > rules.contacts_max && alive_count > planned.entries.len() {
         room::make(rules, alive_count - rules.contacts_max, &mut planned)?;
     }
@@ -332,6 +323,22 @@ fn plan_contacts(
         return Err(Refused::TableFull);
     }
     Ok(())
+}
+
+/// How many contacts there are once these changes are made. It is counted by what was planned and
+/// not along the way: equality of URIs is not transitive (RFC 3261 19.1.4: an unknown parameter
+/// counts where both have it), so a contact may be in the place of several, and of none.
+fn alive_after(entries: &[Entry], changes: &[BindingChange]) -> usize {
+    let is_there = |of: &Arc<[u8]>| entries.iter().any(|entry| entry.key == *of);
+    let mut count = entries.len();
+    for change in changes {
+        match change {
+            BindingChange::Put { key, .. } => count += usize::from(!is_there(key)),
+            // What is removed is there, once.
+            BindingChange::Remove { .. } => count -= 1,
+        }
+    }
+    count
 }
 
 /// Whether there is room for an address-of-record. In a full table those whose

@@ -42,6 +42,35 @@ fn a_limit_of_contacts() {
 }
 
 #[test]
+fn contacts_that_equal_some_and_not_others_are_counted_too() {
+    // RFC 3261 19.1.4: "Any uri-parameter appearing in both URIs must match", and one that is in
+    // neither table is ignored where only one has it: <sip:a@h> equals each of these, which are
+    // not equal to each other.
+    for refuses in [true, false] {
+        let mut registers = Registers::new();
+        let rules = &mut registers.world.settings.registrar;
+        rules.contacts_max = 3;
+        rules.contacts_full = match refuses {
+            true => ContactsFull::Refuse,
+            false => ContactsFull::ReplaceOldest,
+        };
+        assert_eq!(registers.status(&ask(1, "Contact: <sip:a@h;x=0>\r\n")), 200);
+        for n in 1..20 {
+            let lines = format!("Contact: <sip:a@h>, <sip:a@h;x={n}>\r\n");
+            let status = registers.status(&ask(n + 1, &lines));
+            assert!(status == 200 || (refuses && status == 403), "{status}");
+            assert!(registers.bound().len() <= 3, "{:?}", registers.bound());
+        }
+    }
+    let mut registers = Registers::new();
+    assert_eq!(registers.status(&ask(1, "Contact: <sip:a@h;x=0>\r\n")), 200);
+    let lines =
+        "Contact: <sip:a@h>, <sip:a@h;x=1>;expires=0, <sip:a@h>, <sip:a@h;x=1>;expires=0\r\n";
+    assert_eq!(registers.status(&ask(2, lines)), 200);
+    assert_eq!(registers.bound().len(), 1);
+}
+
+#[test]
 fn a_full_table_is_503_for_newcomers() {
     let mut registers = Registers::new();
     registers.world.shared.location = Arc::new(Location::new(1, [0; 16]));
