@@ -16,11 +16,11 @@ use futures_util::future::join_all;
 use sip_auth::{Secrets, Subject};
 use sip_lookup::{BatchAnswer, BatchFailure, Rows};
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
-use tokio_postgres::{Client as Session, Config, Row};
+use tokio_postgres::{Config, Row};
 
 use self::link::{Bytes, Maker};
 use self::listen::Listener;
-use self::login::{LoggedIn, fault, log_in};
+use self::login::{LoggedIn, Session, fault, log_in};
 pub(crate) use self::writer::Writer;
 use crate::fault::Fault;
 use crate::net::Connector;
@@ -203,13 +203,10 @@ impl Client {
         } = log_in(&maker.connector, &maker.config)
             .await
             .map_err(Fault::into_error)?;
-        // It ends when the client is dropped.
-        tokio::task::spawn_local(async move {
-            let _ = connection.await;
-        });
-        let done = work(&client).await;
+        let session = Session::new(client, connection);
+        let done = work(&session).await;
         if !matches!(done, Err(Fault::Unreachable(_))) {
-            self.idle.replace(Some(client));
+            self.idle.replace(Some(session));
         }
         done.map_err(Fault::into_error)
     }

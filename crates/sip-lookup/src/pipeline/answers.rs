@@ -2,7 +2,7 @@
 
 use std::hash::BuildHasher;
 
-use sip_auth::{Algorithm, Reply, Secrets};
+use sip_auth::{Algorithm, Reply, Secrets, Subject};
 use slots::Name;
 
 use super::table::{Again, What};
@@ -100,7 +100,13 @@ impl<T> Pipeline<T> {
     /// Does what is due at `now_us`: answers those whose time is up, gives statements up,
     /// and sees what the cache wants renewed.
     pub fn handle_timeout(&mut self, now_us: u64) {
-        let expired = self.table.expire(now_us, &mut self.answers);
+        let cache = self.cache.clone();
+        let dropped = |subject: &Subject| {
+            if let Some(cache) = &cache {
+                cache.refresh_failed(subject);
+            }
+        };
+        let expired = self.table.expire(now_us, &mut self.answers, dropped);
         self.figures.expired_unasked += expired.unasked;
         self.figures.expired += expired.asked;
         while let Some((&id, flight)) = self.flights.first_key_value()
@@ -172,8 +178,9 @@ impl<T> Pipeline<T> {
     fn settle(&mut self, now_us: u64, name: Name, reply: impl Fn(Algorithm) -> Reply) {
         let answers = &mut self.answers;
         let reply = |algorithm| Ok(reply(algorithm));
-        let (_, overtaken) = self.table.settle(now_us, name, reply, answers);
-        self.figures.overtaken += overtaken;
+        let settled = self.table.settle(now_us, name, reply, answers);
+        self.figures.overtaken += settled.overtaken;
+        self.figures.expired += settled.late;
     }
 
     /// Ends a look-up without an answer.
@@ -273,7 +280,7 @@ impl<T> Pipeline<T> {
         }
         let why = self.away(now_us);
         let cache = self.cache.clone();
-        let dropped = |subject: &_| {
+        let dropped = |subject: &Subject| {
             if let Some(cache) = &cache {
                 cache.refresh_failed(subject);
             }

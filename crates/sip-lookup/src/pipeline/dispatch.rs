@@ -168,7 +168,10 @@ impl<T> Pipeline<T> {
         let cache = self.cache.as_ref().filter(|_| !self.has_unjoined)?;
         let lookup = self.table.lookups.get(name)?;
         match &lookup.what {
-            What::Secrets(subject) if lookup.failures == 0 => cache.negative(now_us, subject),
+            // A row that is under way for an earlier question may say that there is one now.
+            What::Secrets(subject) if lookup.failures == 0 && self.table.is_first(name) => {
+                cache.negative(now_us, subject)
+            }
             _ => None,
         }
     }
@@ -184,6 +187,10 @@ impl<T> Pipeline<T> {
             let Some(lookup) = self.table.lookups.get_mut(name) else {
                 return broken!("what is gathered is there", None);
             };
+            // A replica that is left alone later is tried with something that was asked.
+            if self.probe.is_none() {
+                self.probe = Some(rows_of(&lookup.what));
+            }
             match &lookup.what {
                 What::Secrets(subject) => {
                     if let Some(cache) = &self.cache {

@@ -367,6 +367,18 @@ impl<T> Table<T> {
         }
     }
 
+    /// Whether no earlier look-up of its subject is under way.
+    pub(super) fn is_first(&self, name: Name) -> bool {
+        let chain = self
+            .lookups
+            .get(name)
+            .and_then(|lookup| match &lookup.what {
+                What::Secrets(subject) if lookup.is_chained => self.chains.get(subject),
+                _ => None,
+            });
+        chain.is_none_or(|chain| chain.first() == Some(&name))
+    }
+
     /// How many wait for a look-up.
     pub(super) fn waiting(&self, name: Name) -> usize {
         self.lookups.get(name).map_or(0, |lookup| lookup.waiting)

@@ -6,11 +6,10 @@ use std::error::Error as StdError;
 use std::pin::pin;
 
 use futures_util::TryStreamExt;
-use tokio::task::AbortHandle;
 use tokio_postgres::types::{FromSql, ToSql, Type};
-use tokio_postgres::{Client, Config, Statement};
+use tokio_postgres::{Config, Statement};
 
-use super::login::{LoggedIn, fault, log_in};
+use super::login::{LoggedIn, Session, fault, log_in};
 use crate::fault::Fault;
 use crate::net::{Connector, Silence};
 use crate::pool;
@@ -28,25 +27,18 @@ pub(crate) struct Maker {
 
 /// A connection with the statement for users prepared.
 pub(crate) struct Link {
-    client: Client,
+    session: Session,
     select: Select,
     statement: Statement,
     columns: Columns,
     load: pool::Load,
     silence: Silence,
     is_over: Cell<bool>,
-    driver: AbortHandle,
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        self.driver.abort();
-    }
 }
 
 impl pool::Link for Link {
     fn is_up(&self) -> bool {
-        !self.client.is_closed() && !self.is_over.get() && self.silence.lasts() < pool::SILENCE_MAX
+        !self.session.is_closed() && !self.is_over.get() && self.silence.lasts() < pool::SILENCE_MAX
     }
 
     fn load(&self) -> usize {
@@ -65,32 +57,19 @@ impl pool::Maker for Maker {
                     connection,
                     silence,
                 } = log_in(&self.connector, &self.config).await?;
-                // Its end shows in every question that is put to its client.
-                let driver = tokio::task::spawn_local(async move {
-                    let _ = connection.await;
-                });
-                let driver = driver.abort_handle();
+                let session = Session::new(client, connection);
                 let select = self.plan.select(BATCH_MAX);
-                let prepared = client.prepare(&select.sql).await;
-                let checked = prepared
-                    .map_err(|error| fault(&error))
-                    .and_then(|statement| Ok((self.check(&select, &statement)?, statement)));
-                match checked {
-                    Ok((columns, statement)) => Ok(Link {
-                        client,
-                        select,
-                        statement,
-                        columns,
-                        load: pool::Load::default(),
-                        silence,
-                        is_over: Cell::new(false),
-                        driver,
-                    }),
-                    Err(fault) => {
-                        driver.abort();
-                        Err(fault)
-                    }
-                }
+                let statement = session.prepare(&select.sql).await;
+                let statement = statement.map_err(|error| fault(&error))?;
+                Ok(Link {
+                    columns: self.check(&select, &statement)?,
+                    session,
+                    select,
+                    statement,
+                    load: pool::Load::default(),
+                    silence,
+                    is_over: Cell::new(false),
+                })
             })
             .await
     }
@@ -138,7 +117,7 @@ impl Link {
             list
         });
         let rows = self
-            .client
+            .session
             .query_raw(&self.statement, parameters.collect::<Vec<_>>())
             .await
             .map_err(|error| fault(&error))?;

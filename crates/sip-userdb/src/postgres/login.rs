@@ -2,11 +2,13 @@
 
 use std::future::{Ready, ready};
 use std::io;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use aws_lc_rs::digest::{SHA256, SHA384, SHA512, digest};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::task::AbortHandle;
 use tokio_postgres::config::{SslMode, SslNegotiation};
 use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 use tokio_postgres::{Client, Config, Connection, Error};
@@ -23,6 +25,41 @@ pub(crate) struct LoggedIn {
     pub(crate) client: Client,
     pub(crate) connection: Connection<Stream, Bound>,
     pub(crate) silence: Silence,
+}
+
+/// A client and who drives its connection, which ends with it. By itself it would go on for as
+/// long as an answer is missing, which may be for ever where the server has taken a statement in
+/// and does not speak any more.
+pub(crate) struct Session {
+    client: Client,
+    driver: AbortHandle,
+}
+
+impl Session {
+    /// Has a connection driven. Its end shows in every question that is put to its client.
+    pub(crate) fn new(client: Client, connection: Connection<Stream, Bound>) -> Self {
+        let driver = tokio::task::spawn_local(async move {
+            let _ = connection.await;
+        });
+        Self {
+            client,
+            driver: driver.abort_handle(),
+        }
+    }
+}
+
+impl Deref for Session {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
 }
 
 /// Makes a connection and logs in, within the time for that. What is refused meanwhile is the
@@ -156,8 +193,11 @@ pub(crate) fn fault(error: &Error) -> Fault {
             saying(said.message().as_bytes())
         );
         // This connection is of no use, and another may be: 53 has no room, 57P is shut down,
-        // 08 lost it; 26000 and 0A000 have a statement that is prepared no more.
-        let is_over = ["53", "57P", "08", "26000", "0A000"];
+        // 08 lost it; 26000 and 0A000 have a statement that is prepared no more. 57014 was
+        // cancelled, as by statement_timeout, 55P03 waited for a lock, and class 40 was rolled
+        // back, as where a standby applies what a statement reads: that is the server's
+        // state, and says nothing of the statement.
+        let is_over = ["53", "57P", "08", "26000", "0A000", "57014", "55P03", "40"];
         return match is_over.iter().any(|class| code.starts_with(class)) {
             true => Fault::Unreachable(told),
             false => Fault::Refused(told),

@@ -1,8 +1,8 @@
 //! A connection that rows are added by.
 
-use tokio_postgres::{Client as Session, Config};
+use tokio_postgres::Config;
 
-use super::login::{LoggedIn, log_in};
+use super::login::{LoggedIn, Session, log_in};
 use super::{account, execute};
 use crate::fault::Fault;
 use crate::net::Connector;
@@ -43,13 +43,10 @@ impl Writer {
         let LoggedIn {
             client, connection, ..
         } = log_in(&self.connector, &self.config).await?;
-        // It ends when the client is dropped.
-        tokio::task::spawn_local(async move {
-            let _ = connection.await;
-        });
-        let done = execute(&client, step).await;
+        let session = Session::new(client, connection);
+        let done = execute(&session, step).await;
         if !matches!(done, Err(Fault::Unreachable(_))) {
-            self.idle = Some(client);
+            self.idle = Some(session);
         }
         done.map(drop)
     }

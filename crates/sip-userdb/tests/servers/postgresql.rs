@@ -54,6 +54,7 @@ fn every_layout_does_what_all_stores_do() {
         own_tables(&bed).await;
         wrong_password(&bed).await;
         wrong_statement(&bed).await;
+        overdue(&bed).await;
         let db = UserDb::new(bed.options(Layout::Signet, "")).unwrap();
         suite::killed(&db, &mut bed, PostgreSql::kill, PostgreSql::resume).await;
     });
@@ -154,6 +155,21 @@ async fn wrong_statement(bed: &PostgreSql) {
             "{sql}: {refused:?}"
         );
     }
+}
+
+/// A statement that the server cancels for taking too long fails like a server that is away: a
+/// replica is asked, and it is not asked again row by row.
+async fn overdue(bed: &PostgreSql) {
+    let sql = "SELECT username, domain, ha1 FROM subscriber, pg_sleep(20) \
+               WHERE username = ANY({users}) AND domain = ANY({realms})";
+    bed.sql("ALTER DATABASE postgres SET statement_timeout = '300ms'");
+    let db = UserDb::new(bed.options(Layout::Query(sql.to_owned()), "")).unwrap();
+    let failed = ask(&db, vec![subject(&name(5))]).await.unwrap_err();
+    bed.sql("ALTER DATABASE postgres RESET statement_timeout");
+    assert!(
+        matches!(&failed, BatchFailure::Unreachable(why) if why.contains("57014")),
+        "{failed:?}"
+    );
 }
 
 /// TLS with a certificate of a private authority, and none but that.

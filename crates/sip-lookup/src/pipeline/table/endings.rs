@@ -8,6 +8,20 @@ use smallvec::SmallVec;
 use super::{Again, Answered, Answers, Chain, Expired, Lookup, LookupStage, Table, What};
 use crate::question::{Outcome, Unavailable};
 
+/// How many waiters of a look-up were answered in their time, and how many after it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ended {
+    in_time: u64,
+    late: u64,
+}
+
+/// How many were answered by a later row than their own, and how many after their time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::pipeline) struct Settled {
+    pub(in crate::pipeline) overtaken: u64,
+    pub(in crate::pipeline) late: u64,
+}
+
 impl<T> Table<T> {
     /// Gives the waiters of one look-up to another, before its own.
     pub(in crate::pipeline) fn merge(&mut self, from: Name, into: Name) {
@@ -66,24 +80,23 @@ impl<T> Table<T> {
     }
 
     /// Ends a look-up with an answer, and with it all earlier ones of its subject: it left
-    /// after them, so it is as good for their waiters, who come first. Gives how many were
-    /// answered, and how many of them by a later row than their own.
+    /// after them, so it is as good for their waiters, who come first.
     pub(in crate::pipeline) fn settle(
         &mut self,
         now_us: u64,
         name: Name,
         reply: impl Fn(Algorithm) -> Outcome,
         answers: &mut Answers<T>,
-    ) -> (u64, u64) {
-        let (mut answered, mut overtaken) = (0, 0);
+    ) -> Settled {
+        let mut settled = Settled::default();
         for earlier in self.up_to(name) {
-            let many = self.finish(now_us, earlier, &reply, answers);
-            answered += many;
+            let ended = self.finish(now_us, earlier, &reply, answers);
+            settled.late += ended.late;
             if earlier != name {
-                overtaken += many;
+                settled.overtaken += ended.in_time;
             }
         }
-        (answered, overtaken)
+        settled
     }
 
     /// Ends a look-up without an answer. How many waited for it.
@@ -94,7 +107,8 @@ impl<T> Table<T> {
         why: Unavailable,
         answers: &mut Answers<T>,
     ) -> u64 {
-        self.finish(now_us, name, &|_| Err(why), answers)
+        let ended = self.finish(now_us, name, &|_| Err(why), answers);
+        ended.in_time + ended.late
     }
 
     /// A look-up and the earlier ones of its subject, in their order.
@@ -122,34 +136,45 @@ impl<T> Table<T> {
         name: Name,
         reply: &impl Fn(Algorithm) -> Outcome,
         answers: &mut Answers<T>,
-    ) -> u64 {
+    ) -> Ended {
+        let mut ended = Ended::default();
         let Some(lookup) = self.remove(name) else {
-            return 0;
+            return ended;
         };
-        let mut answered = 0;
         for name in lookup.waiters {
             let Some(waiter) = self.waiters.remove(name) else {
                 continue;
             };
             self.deadlines.cancel(waiter.timer);
             let outcome = match now_us < waiter.deadline_us {
-                true => reply(waiter.algorithm),
-                false => Err(Unavailable {
-                    retry_after_s: None,
-                }),
+                true => {
+                    ended.in_time += 1;
+                    reply(waiter.algorithm)
+                }
+                false => {
+                    ended.late += 1;
+                    Err(Unavailable {
+                        retry_after_s: None,
+                    })
+                }
             };
             answers.push_back(Answered {
                 nth: waiter.nth,
                 tag: waiter.tag,
                 outcome,
             });
-            answered += 1;
         }
-        answered
+        ended
     }
 
-    /// Answers those whose time is up. What nobody waits for any more is not asked.
-    pub(in crate::pipeline) fn expire(&mut self, now_us: u64, answers: &mut Answers<T>) -> Expired {
+    /// Answers those whose time is up. What nobody waits for any more is not asked: its
+    /// subject, which the cache may have wanted renewed, is given to `dropped`.
+    pub(in crate::pipeline) fn expire(
+        &mut self,
+        now_us: u64,
+        answers: &mut Answers<T>,
+        mut dropped: impl FnMut(&Subject),
+    ) -> Expired {
         let mut due = SmallVec::<[Name; 16]>::new();
         self.deadlines
             .advance(now_us / 1_000, |name| due.push(name));
@@ -176,8 +201,11 @@ impl<T> Table<T> {
             match lookup.place {
                 LookupStage::Queued => {
                     expired.unasked += 1;
-                    if is_over {
-                        self.remove(waiter.lookup);
+                    if is_over
+                        && let Some(lookup) = self.remove(waiter.lookup)
+                        && let What::Secrets(subject) = &lookup.what
+                    {
+                        dropped(subject);
                     }
                 }
                 LookupStage::Sent | LookupStage::Refresh => expired.asked += 1,
@@ -186,8 +214,8 @@ impl<T> Table<T> {
         expired
     }
 
-    /// Fails whatever has not been sent. How many waited; the subjects that were to be
-    /// renewed are given to `dropped`.
+    /// Fails whatever has not been sent. How many waited; the subjects, which the cache may
+    /// have wanted renewed, are given to `dropped`.
     pub(in crate::pipeline) fn fail_queued(
         &mut self,
         now_us: u64,
@@ -198,6 +226,11 @@ impl<T> Table<T> {
         let mut failed = 0;
         for singles in [false, true] {
             while let Some(name) = self.pop(singles) {
+                if let Some(lookup) = self.lookups.get(name)
+                    && let What::Secrets(subject) = &lookup.what
+                {
+                    dropped(subject);
+                }
                 failed += self.fail(now_us, name, why, answers);
             }
         }

@@ -187,6 +187,43 @@ fn a_name_that_may_have_come_meanwhile_is_asked_for() {
 }
 
 #[test]
+fn who_has_come_since_is_not_told_that_nobody_has_his_name() {
+    let (mut rig, cache) = rig(fixed(100_000, 10, 10));
+    teach(&mut rig, "alice", row("alice"));
+    rig.pass(9_000_000);
+    teach(&mut rig, "bob", Ok(None));
+    // Nothing is to be renewed: he is asked for.
+    rig.ask(1, "bob");
+    rig.pass(100_000);
+    let first = rig.batch_of(&["bob"]);
+    // Something is now, but what was known of him may not be true any more.
+    assert!(get(&rig, &cache, "alice").is_some());
+    rig.pass(100_000);
+    rig.ask(2, "bob");
+    let second = rig.batch_of(&["bob", "alice"]);
+    rig.rows(first, vec![row("bob")]);
+    rig.rows(second, vec![row("bob"), row("alice")]);
+    assert_eq!(rig.answers(), [(1, secret("bob")), (2, secret("bob"))]);
+}
+
+#[test]
+fn a_renewal_that_nobody_waits_for_any_more_is_wanted_again() {
+    let (mut rig, cache) = rig(fixed(400_000, 10, 10));
+    teach(&mut rig, "alice", row("alice"));
+    rig.pass(8_500_000);
+    teach(&mut rig, "bob", row("bob"));
+    assert!(get(&rig, &cache, "alice").is_some());
+    rig.pass(110_000);
+    rig.try_ask(1, question("alice"), 100_000).unwrap();
+    rig.pass(150_000);
+    assert_eq!(rig.answers().len(), 1);
+    assert_eq!(rig.batch(), None);
+    assert!(get(&rig, &cache, "alice").is_some());
+    rig.pass(400_000);
+    rig.batch_of(&["alice"]);
+}
+
+#[test]
 fn what_is_used_late_in_its_life_is_asked_for_once_with_nobody_waiting() {
     let (mut rig, cache) = rig(fixed(1_000, 10, 10));
     teach(&mut rig, "alice", row("alice"));

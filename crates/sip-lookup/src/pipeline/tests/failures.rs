@@ -206,6 +206,28 @@ fn what_fails_with_one_replica_is_asked_of_the_next() {
 }
 
 #[test]
+fn a_replica_is_tried_though_nobody_waits_for_what_it_lost() {
+    let mut rig = Rig::new(PipelineConfig {
+        replicas: 2,
+        failures_max: 1,
+        ..fixed(0, 10, 10)
+    });
+    rig.ask(1, "alice");
+    let first = rig.batch_of(&["alice"]);
+    rig.ask(2, "alice");
+    let second = rig.batch_of(&["alice"]);
+    rig.rows(second, vec![row("alice")]);
+    assert_eq!(rig.answers(), [(1, secret("alice")), (2, secret("alice"))]);
+    rig.unreachable(first);
+    rig.pass(200_000);
+    let probe = rig.batch().unwrap();
+    assert_eq!(
+        (probe.replica, names(&probe)),
+        (Replica(0), vec!["alice".to_owned()])
+    );
+}
+
+#[test]
 fn what_several_statements_lose_together_is_asked_of_the_next() {
     let mut rig = Rig::new(PipelineConfig {
         replicas: 2,

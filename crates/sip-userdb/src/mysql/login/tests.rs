@@ -124,3 +124,19 @@ fn another_proof_is_given_when_asked_for() {
         assert!(asked(&[garbage], true).is_err());
     }
 }
+
+#[test]
+fn what_a_server_cancels_is_no_refusal_of_the_statement() {
+    let said = |code: u16| {
+        let [low, high] = code.to_le_bytes();
+        refusal(&[&[0xff, low, high], &b"#HY000it says so"[..]].concat())
+    };
+    // Lock wait, deadlock, interrupted, and out of time as MariaDB and MySQL say it.
+    for code in [1205, 1213, 1317, 1969, 3024] {
+        assert!(matches!(said(code), Fault::Unreachable(why) if why.contains("it says so")));
+    }
+    // No such table, and a syntax that it does not know.
+    for code in [1146, 1064] {
+        assert!(matches!(said(code), Fault::Refused(_)));
+    }
+}
