@@ -396,6 +396,18 @@ no_at = 1.0
     let answer = with_chain_tls(39.0);
     near(answer.ratio.unwrap().median, 700.0 / 0.39);
     assert_eq!(answer.verdict, Verdict::Yes);
+    // Nor does it above the line, where a mean of several would have nothing to be of.
+    let answer = only(
+        &finding,
+        vec![
+            cpu("chain.tcp", &[40.0]),
+            cpu("outbound.tcp", &[810.0]),
+            cpu("chain.tls", &[80.0]),
+            cpu("outbound.tls", &[800.0]),
+        ],
+    );
+    near(answer.ratio.unwrap().median, 8.0 / 40.0);
+    assert_eq!(answer.verdict, Verdict::No);
 }
 
 const OUTBOUND_BEST: &str = r#"
@@ -565,6 +577,36 @@ fn components_by_threads_answer_nothing() {
     );
     // Records from before the source was kept are read as they were.
     assert_eq!(with(None).verdict, Verdict::Yes);
+}
+
+#[test]
+fn components_of_a_profile_that_does_not_count_answer_nothing() {
+    let text = TLS_COSTS.replace("server_cpu_us", "server/public_key");
+    let head = HEAD.replace("rates_per_s = [100]", "rates_per_s = [100]\nprofile = true");
+    let experiment =
+        Experiment::from_text(Path::new("small.toml"), &format!("{head}{text}")).unwrap();
+    let with = |void: Option<&str>| {
+        let one = |id: &str, us: f64| {
+            let mut result = cpu(id, &[100.0]);
+            let repeat = &mut result.repeats[0];
+            repeat.profile.insert("server/public_key".to_owned(), us);
+            repeat.profile_source = Some(Source::Perf);
+            repeat.profile_void = void.map(str::to_owned);
+            result
+        };
+        let results = vec![one("chain.tcp", 10.0), one("chain.tls", 90.0)];
+        experiment.findings[0]
+            .answer(&experiment, &record(results))
+            .remove(0)
+    };
+    assert_eq!(with(None).verdict, Verdict::Yes);
+    let answer = with(Some("perf has no samples of server"));
+    assert_eq!(answer.verdict, Verdict::NotMeasured);
+    assert!(
+        answer.sentence.contains("perf has no samples of server"),
+        "{}",
+        answer.sentence
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@ use measure::statistics::quantile;
 use signet_page::number::percent;
 
 use super::case::Load;
-use super::figures::{in_words, number};
+use super::figures::{in_words, is_of_profile, number};
 use super::file::Experiment;
 use super::finding::{Answer, By, Finding, Interval, Verdict};
 use super::found::{Found, found, is_bounded, unsettled};
@@ -15,7 +15,8 @@ use crate::names::Names;
 use crate::record::{CaseResult, Record};
 
 /// What is taken away from a figure may leave nothing, or less, where both are alike within
-/// their noise. So what is left below the line counts as this share of the figure at least.
+/// their noise. No ratio and no geometric mean can be made of that, so what is left counts as
+/// this share of the figure at least.
 const LEFT_MIN: f64 = 0.01;
 
 impl Verdict {
@@ -439,8 +440,12 @@ impl<'a> Asked<'a> {
                 percent(self.experiment.spread_max)
             ),
             Found::InDoubt => {
-                let mut reservations = result.repeats.iter().flat_map(|one| one.reservations());
-                match reservations.next() {
+                let of_profile = is_of_profile(&self.finding.figure);
+                let reservation = result.repeats.iter().find_map(|one| {
+                    let void = one.profile_void.as_ref().filter(|_| of_profile);
+                    one.reservations().next().or(void)
+                });
+                match reservation {
                     Some(doubt) => format!("{case} {} is in doubt: {doubt}", at(&result.load)),
                     None => format!("{case} {} is in doubt", at(&result.load)),
                 }
@@ -463,20 +468,20 @@ impl<'a> Asked<'a> {
             if let Some(less) = less {
                 let less = self.side(less)?;
                 let are_pooled = whole.is_pooled && less.is_pooled;
+                let least = whole.interval.median.abs() * LEFT_MIN;
                 whole.interval = left(&whole.interval, &less.interval, are_pooled);
+                let Interval {
+                    median, low, high, ..
+                } = &mut whole.interval;
+                for value in [median, low, high] {
+                    *value = value.max(least);
+                }
                 whole.open.down |= less.open.up;
             }
             Ok::<_, Without>(whole)
         };
         let of = rest(sides.of, sides.of_less)?;
-        let mut than = rest(sides.than, sides.than_less)?;
-        if sides.than_less.is_some() {
-            let least = self.side(sides.than)?.interval.median.abs() * LEFT_MIN;
-            let floored = |value: f64| value.max(least);
-            than.interval.median = floored(than.interval.median);
-            than.interval.low = floored(than.interval.low);
-            than.interval.high = floored(than.interval.high);
-        }
+        let than = rest(sides.than, sides.than_less)?;
         let are_less = (sides.of_less.is_some(), sides.than_less.is_some());
         self.divided(&of, &than, are_less)
     }

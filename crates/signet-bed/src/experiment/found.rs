@@ -81,6 +81,9 @@ pub(crate) fn counted<'a>(
 ) -> impl Iterator<Item = &'a Repeat> {
     let repeats = result.repeats.iter();
     repeats.filter(move |repeat| {
+        if is_of_profile(name) && repeat.profile_void.is_some() {
+            return false;
+        }
         let has_full_load = !figure::is_delay(name)
             && repeat.bound == Some(Bound::Load)
             && repeat.doubts.len() == 1

@@ -13,6 +13,8 @@ pub const PROFILE_VERSION: u32 = 1;
 
 /// Further from the CPU time that was used than this the samples are doubted.
 const SAMPLED_OFF_MAX: f64 = 0.05;
+/// And further than this they are of something else.
+const SAMPLED_VOID: f64 = 0.2;
 /// With fewer samples than this a share is told with its interval.
 const SAMPLES_MIN: u64 = 1_000;
 /// Less CPU time than this is not held against the samples: each thread's last one is
@@ -135,6 +137,16 @@ impl Profile {
         self.with_calls(calls)
     }
 
+    /// Why no component of it counts: `perf` has no samples of a process that did something, or
+    /// they stand for other CPU time than it used.
+    #[must_use]
+    pub fn void(&self) -> Option<String> {
+        if self.source != Source::Perf {
+            return None;
+        }
+        self.processes.iter().find_map(ProcessProfile::void)
+    }
+
     /// CPU time for each call in microseconds; none where nobody said how many calls there
     /// were.
     #[must_use]
@@ -160,6 +172,24 @@ impl ProcessProfile {
     #[must_use]
     pub fn sampled_ratio(&self) -> Option<f64> {
         (self.cpu_ns > 0 && self.samples > 0).then(|| ratio(self.sampled_ns, self.cpu_ns))
+    }
+
+    /// Why its samples are those of nothing.
+    fn void(&self) -> Option<String> {
+        let name = &self.name;
+        if self.cpu_ns < CPU_MIN_NS {
+            // Its shares are of little, and so is what they can be off by.
+            return None;
+        }
+        let Some(ratio) = self.sampled_ratio() else {
+            return Some(format!("perf has no samples of {name}"));
+        };
+        ((ratio - 1.0).abs() > SAMPLED_VOID).then(|| {
+            format!(
+                "samples of {name} stand for {:.1} % of the CPU time that it used",
+                ratio * 100.0
+            )
+        })
     }
 
     /// What speaks against its samples.
@@ -315,6 +345,20 @@ mod tests {
         assert!(doubts[0].contains("5.0 points"), "{doubts:?}");
         assert_eq!(process(1_000, 0, 0).doubts().len(), 1);
         assert_eq!(process(1_000_000_000, 0, 0).doubts().len(), 1);
+        // Samples of something else, or none, are no profile.
+        assert_eq!(process(2_000_000_000, 1_700_000_000, 1_700).void(), None);
+        assert!(
+            process(2_000_000_000, 1_500_000_000, 1_500)
+                .void()
+                .is_some()
+        );
+        assert!(
+            process(2_000_000_000, 2_500_000_000, 2_500)
+                .void()
+                .is_some()
+        );
+        assert!(process(1_000_000_000, 0, 0).void().is_some());
+        assert_eq!(process(1_000, 0, 0).void(), None);
         assert_eq!(stray_doubt(1, 1_000), None);
         assert!(stray_doubt(20, 980).is_some());
         assert_eq!(stolen_doubt(1, 1_000), None);

@@ -119,6 +119,9 @@ pub struct Repeat {
     pub profile_source: Option<Source>,
     /// What speaks against it, and why it is not there where it was wanted.
     pub profile_doubts: Vec<String>,
+    /// Why its components are shown and do not count: samples that are missing, or that stand
+    /// for other CPU time than was used.
+    pub profile_void: Option<String>,
     /// Of a peak: whose core was full. Where that is [`Bound::Load`], the server's own peak is
     /// at least this rate; [`Repeat::doubts`] says so too.
     pub bound: Option<Bound>,

@@ -154,6 +154,7 @@ fn around(record: &Record) -> BTreeMap<String, String> {
         ("number of cores", machine.cores.to_string()),
         ("kernel", machine.kernel.clone()),
         ("network", machine.network.clone()),
+        ("idle cores", machine.idle.clone()),
         ("place of each on cores", cores.join(", ")),
         ("server at the address", address),
     ]
@@ -270,6 +271,8 @@ mod tests {
         assert!(error.contains("network `loopback`"), "{error}");
         let error = with(|other| other.machine.cpu_model = "another".to_owned());
         assert!(error.contains("processor ``"), "{error}");
+        let error = with(|other| other.machine.idle = "awake".to_owned());
+        assert!(error.contains("idle cores ``"), "{error}");
         let error = with(|other| other.address = Some("127.0.0.2:5060".to_owned()));
         assert!(error.contains("address `127.0.0.1:5060`"), "{error}");
         let build = |other: &mut Record| {

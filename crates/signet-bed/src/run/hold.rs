@@ -93,6 +93,7 @@ pub(super) fn hold(
         repeat.profile = apart.parts;
         repeat.profile_source = apart.source;
         repeat.profile_doubts = apart.doubts;
+        repeat.profile_void = apart.void;
     }
     Ok(repeat)
 }

@@ -110,6 +110,8 @@ pub(super) struct TakenApart {
     pub(super) source: Option<Source>,
     /// What speaks against it, or why there is none.
     pub(super) doubts: Vec<String>,
+    /// Why it does not count.
+    pub(super) void: Option<String>,
 }
 
 impl TakenApart {
@@ -145,6 +147,7 @@ fn of(ended: &Ended, flame: Option<&Path>, calls_per_s: f64) -> TakenApart {
         parts,
         source: Some(profile.source),
         doubts,
+        void: profile.void(),
     }
 }
 

@@ -59,6 +59,15 @@ pub(super) fn sources(results: &[&CaseResult]) -> Vec<String> {
     let doubts: BTreeSet<&str> = wanted
         .flat_map(|repeat| repeat.profile_doubts.iter().map(String::as_str))
         .collect();
+    let void: BTreeSet<&str> = results
+        .iter()
+        .flat_map(|result| &result.repeats)
+        .filter_map(|repeat| repeat.profile_void.as_deref())
+        .collect();
+    if !void.is_empty() {
+        let void: Vec<&str> = void.into_iter().collect();
+        notes.push(format!("Not counted: {}.", void.join("; ")));
+    }
     if !doubts.is_empty() {
         let doubts: Vec<&str> = doubts.into_iter().collect();
         notes.push(format!("In doubt: {}.", doubts.join("; ")));
