@@ -28,6 +28,9 @@ pub(crate) struct TlsArguments {
     /// Another build for the load, so that two builds of the server meet the same one.
     #[arg(long)]
     load: Option<PathBuf>,
+    /// A build of Signet from before a change, measured in the same run, in turns.
+    #[arg(long)]
+    before: Option<PathBuf>,
     /// Where results, logs and data directories go.
     #[arg(long, default_value = "target/bench")]
     out: PathBuf,
@@ -130,6 +133,7 @@ impl Bench<'_> {
 
     fn wants(&self, server: Server) -> bool {
         self.arguments.servers.contains(&server)
+            || (server == Server::Before && self.arguments.before.is_some())
     }
 
     /// The wanted ones of these, in reverse in every other repeat.
@@ -207,6 +211,7 @@ pub(crate) fn run(arguments: &TlsArguments) -> Result<(), String> {
         // What there is survives an end before the last case.
         bench.record.write(&path)?;
     }
+    bench.record.print_before();
     bench.record.aims.print();
     eprintln!("\n{}", path.display());
     if failed.is_empty() {

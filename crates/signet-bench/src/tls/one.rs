@@ -9,7 +9,12 @@ use crate::aims::Relation;
 
 const RATES: [u64; 2] = [1_000, 2_000];
 const WHAT: &str = "cpu_us_per_call";
-const ALL: [Server; 3] = [Server::Floor, Server::Kamailio, Server::Signet];
+const ALL: [Server; 4] = [
+    Server::Floor,
+    Server::Kamailio,
+    Server::Before,
+    Server::Signet,
+];
 
 pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), String> {
     for repeat in 0..bench.repeats() {
@@ -22,7 +27,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), String> {
     }
     for rate in RATES {
         let case = case(rate);
-        let [floor, kamailio, signet] =
+        let [floor, kamailio, _, signet] =
             ALL.map(|server| bench.record.median(&case, server.name(), WHAT));
         let ratio = match (floor, kamailio, signet) {
             (Some(floor), Some(kamailio), Some(signet)) => {

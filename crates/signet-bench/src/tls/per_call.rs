@@ -15,6 +15,7 @@ const RAW: &str = "cpu_us_per_handshake";
 /// core about a third busy, and Kamailio's nearly wholly; at the second Signet's
 /// two thirds.
 const RATES: [u64; 2] = [700, 1_400];
+const SERVERS: [Server; 3] = [Server::Kamailio, Server::Before, Server::Signet];
 /// Seconds before each stretch, on a server that is warm.
 const SETTLE_S: u64 = 1;
 
@@ -22,7 +23,7 @@ impl Server {
     /// The rates at which its connections per call are measured.
     fn rates(self) -> &'static [u64] {
         match self {
-            Self::Signet => &RATES,
+            Self::Signet | Self::Before => &RATES,
             Self::Floor | Self::Kamailio => RATES.get(..1).unwrap_or_default(),
         }
     }
@@ -107,7 +108,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), String> {
                 load: None,
             });
         }
-        for server in bench.order(&[Server::Kamailio, Server::Signet], repeat) {
+        for server in bench.order(&SERVERS, repeat) {
             for rate in server.rates() {
                 round(bench, server, *rate, repeat)?;
             }
@@ -165,7 +166,7 @@ fn round(bench: &mut Bench<'_>, server: Server, rate: u64, repeat: usize) -> Res
         let told = match told {
             Ok(told) => told,
             // What a peer cannot do is no figure of it.
-            Err(error) if server != Server::Signet => {
+            Err(error) if !server.must_be_measured() => {
                 eprintln!(
                     "{} {}: not measured: {error}",
                     named(case.name, rate),
@@ -205,7 +206,7 @@ fn added(bench: &Bench<'_>, server: Server, case: &str, rate: u64) -> Option<f64
 }
 
 fn bars(bench: &mut Bench<'_>) {
-    for server in [Server::Kamailio, Server::Signet] {
+    for server in SERVERS {
         for &rate in server.rates() {
             for case in CASES.iter().filter(|case| case.kind.is_some()) {
                 if let Some(value) = added(bench, server, case.name, rate) {

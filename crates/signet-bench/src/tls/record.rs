@@ -5,6 +5,7 @@ use std::path::Path;
 use measure::file::write_json;
 use serde::Serialize;
 
+use super::servers::Server;
 use crate::aims::{Aims, Relation};
 use crate::report::Circumstances;
 use crate::rule::Summary;
@@ -15,7 +16,7 @@ use crate::told::Told;
 pub(super) struct Figure {
     /// The case's name.
     pub(super) case: String,
-    /// `floor`, `kamailio`, `signet`, or `raw` for the loop without a server.
+    /// `floor`, `kamailio`, `signet`, `before`, or `raw` for the loop without a server.
     pub(super) server: &'static str,
     /// What was measured, with its unit at the end.
     pub(super) what: &'static str,
@@ -111,9 +112,41 @@ impl Record {
 
     /// The middle of all repeats.
     pub(super) fn median(&self, case: &str, server: &str, what: &str) -> Option<f64> {
+        self.summary(case, server, what).map(|values| values.median)
+    }
+
+    fn summary(&self, case: &str, server: &str, what: &str) -> Option<Summary> {
         let is_of_it = |f: &&Figure| f.case == case && f.server == server && f.what == what;
         let values = self.figures.iter().filter(is_of_it).map(|f| f.value);
-        Summary::of(values.collect()).map(|values| values.median)
+        Summary::of(values.collect())
+    }
+
+    /// Prints what this build took of what the build before took, for each figure that both
+    /// have: the ratio of medians, and the lowest and the highest of single repeats.
+    pub(super) fn print_before(&self) {
+        let name = Server::Before.name();
+        for median in self.medians() {
+            let (case, what) = (median.case.as_str(), median.what);
+            if median.server != name || median.value == 0.0 {
+                continue;
+            }
+            let Some(now) = self.summary(case, Server::Signet.name(), what) else {
+                continue;
+            };
+            let Some(before) = self.summary(case, name, what) else {
+                unreachable!("a median is of figures")
+            };
+            eprintln!(
+                "{case}: {what} {:.1} ({:.1} to {:.1}), before {:.1} ({:.1} to {:.1}), {:.2} of it",
+                now.median,
+                now.low,
+                now.high,
+                before.median,
+                before.low,
+                before.high,
+                now.median / before.median
+            );
+        }
     }
 
     fn medians(&self) -> Vec<Median> {

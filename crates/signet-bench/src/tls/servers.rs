@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -22,6 +23,8 @@ pub(super) enum Server {
     Kamailio,
     /// This project's.
     Signet,
+    /// Another build of it, --before.
+    Before,
 }
 
 impl Server {
@@ -30,7 +33,14 @@ impl Server {
             Self::Floor => "floor",
             Self::Kamailio => "kamailio",
             Self::Signet => "signet",
+            Self::Before => "before",
         }
+    }
+
+    /// Whether a run without its figures is a failed one: what a peer or another build
+    /// cannot do is no figure of it.
+    pub(super) fn must_be_measured(self) -> bool {
+        self == Self::Signet
     }
 }
 
@@ -57,7 +67,7 @@ impl Bench<'_> {
             _ if self.arguments.quick => 2,
             Server::Floor => 2,
             Server::Kamailio => 8,
-            Server::Signet => 34,
+            Server::Signet | Server::Before => 34,
         }
     }
 
@@ -101,17 +111,26 @@ impl Bench<'_> {
                     ..Peer::default()
                 },
             )?,
-            Server::Signet => {
+            Server::Signet | Server::Before => {
                 if !keeps_data {
                     let _ = std::fs::remove_dir_all(Signet::data(&self.folder));
                 }
                 let config = Signet::configure(&site, self.configuration(plan, &next_hop))?;
-                Signet::new(server.name(), &self.arguments.signet).serve(&site, &config)?
+                Signet::new(server.name(), self.build(server)?).serve(&site, &config)?
             }
         };
         // A server with several processes is not at rest when the first port is there.
         std::thread::sleep(Duration::from_millis(500));
         started.into_process()
+    }
+
+    /// The program of Signet, or of the build before.
+    fn build(&self, server: Server) -> Result<&Path, String> {
+        if server != Server::Before {
+            return Ok(&self.arguments.signet);
+        }
+        let before = self.arguments.before.as_deref();
+        before.ok_or_else(|| "--servers before needs --before PATH".to_owned())
     }
 
     /// Kamailio's TLS: a certificate for each listener.
