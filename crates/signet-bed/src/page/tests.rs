@@ -2,7 +2,9 @@ use roxmltree::{Document, ParsingOptions};
 
 use super::sample::{EXPERIMENT, record};
 use super::*;
+use crate::experiment::Load;
 use crate::record::CaseResult;
+use signet_page::chart::Chart;
 
 fn experiment() -> Experiment {
     Experiment::from_text(std::path::Path::new("sample.toml"), EXPERIMENT).unwrap()
@@ -76,6 +78,44 @@ fn the_page_says_everything_and_needs_nothing() {
     for outside in ["https:", "src=", "<script", "@import", "url("] {
         assert!(!page.contains(outside), "the page needs {outside}");
     }
+}
+
+/// The kind of the chart of "CPU against the rate" with these rates.
+fn has_lines(rates: &[f64]) -> bool {
+    let mut record = record();
+    record.results.retain(|result| match result.load {
+        Load::Rate { per_s, .. } => rates.contains(&per_s),
+        Load::Peak { .. } => true,
+    });
+    let experiment = experiment();
+    let drawn = drawn::figures(&experiment, &record, &Names::new(&experiment, &record));
+    let title = "CPU against the rate";
+    let mut figures = drawn.into_iter().map(|drawn| drawn.figure);
+    let figure = figures.find(|figure| figure.title == title).unwrap();
+    match figure.chart {
+        Chart::Lines(_) => true,
+        Chart::Rows(rows) => {
+            assert!(rows.groups.iter().all(|group| !group.label.contains("peak")));
+            false
+        }
+        Chart::Heat(_) => panic!("a map of one rate"),
+    }
+}
+
+#[test]
+fn one_rate_makes_no_line() {
+    let mut rates: Vec<f64> = record()
+        .results
+        .iter()
+        .filter_map(|result| match result.load {
+            Load::Rate { per_s, .. } => Some(per_s),
+            Load::Peak { .. } => None,
+        })
+        .collect();
+    rates.sort_by(f64::total_cmp);
+    rates.dedup();
+    assert!(rates.len() > 1 && has_lines(&rates));
+    assert!(!has_lines(&rates[..1]));
 }
 
 #[test]

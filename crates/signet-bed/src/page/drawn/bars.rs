@@ -8,7 +8,7 @@ use super::{Sheet, joined};
 use crate::experiment::{Found, counted, found, median};
 use crate::names;
 use crate::profile::Component;
-use crate::record::{CaseResult, figure};
+use crate::record::{CaseResult, Repeat, figure};
 
 /// Results with the same place on every axis, one for each system.
 struct Together<'a> {
@@ -101,8 +101,8 @@ pub(super) fn bars(sheet: &Sheet<'_>) -> Figure {
 fn components(result: &CaseResult) -> BTreeMap<&str, f64> {
     let mut values: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     let mut repeats = 0;
-    for repeat in counted(result, figure::SERVER_CPU_US).filter(|repeat| !repeat.profile.is_empty())
-    {
+    let is_of_use = |repeat: &&Repeat| !repeat.profile.is_empty() && repeat.profile_void.is_none();
+    for repeat in counted(result, figure::SERVER_CPU_US).filter(is_of_use) {
         repeats += 1;
         for (component, us) in &repeat.profile {
             values.entry(component).or_default().push(*us);

@@ -33,10 +33,18 @@ pub(super) fn figures(experiment: &Experiment, record: &Record, names: &Names<'_
                 tells_picked: false,
             };
             sheet.tells_picked = sheet.has_namesakes();
+            // One rate makes no line: its figures stand beside each other.
+            let is_of_one_rate =
+                drawing.kind == DrawingKind::Lines && drawing.x == RATE && sheet.rates() == 1;
+            if is_of_one_rate {
+                let is_rate = |result: &&CaseResult| matches!(result.load, Load::Rate { .. });
+                sheet.results.retain(is_rate);
+            }
             let figure = match drawing.kind {
                 _ if sheet.results.is_empty() => None,
                 DrawingKind::Bars => Some(bars::bars(&sheet)),
                 DrawingKind::Stacked => bars::stacked(&sheet),
+                DrawingKind::Lines if is_of_one_rate => Some(bars::bars(&sheet)),
                 DrawingKind::Lines => Some(lines::lines(&sheet)),
                 DrawingKind::Heat => heat::heat(&sheet),
             };
