@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rcgen::string::Ia5String;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, SanType,
+    KeyUsagePurpose, PublicKeyData as _, SanType,
 };
 use time::{Duration, OffsetDateTime};
 use x509_parser::extensions::GeneralName;
@@ -200,41 +200,74 @@ impl Ca {
             certificate: with_ending(stem, "pem"),
             key: with_ending(stem, "key"),
         };
-        write_whole(&issued.key, key.serialize_pem().as_bytes(), 0o600)?;
-        write_whole(&issued.certificate, certificate.pem().as_bytes(), 0o644)?;
-        Ok(issued)
+        // The certificate that was there goes with its key, so the disk has room for both new
+        // ones before either takes its place.
+        let [new_key, new_certificate] =
+            [&issued.key, &issued.certificate].map(|path| with_ending(path, "new"));
+        write_whole(&new_key, key.serialize_pem().as_bytes(), 0o600)?;
+        let written = write_whole(&new_certificate, certificate.pem().as_bytes(), 0o644)
+            .and_then(|()| replace(&new_key, &issued.key))
+            .and_then(|()| replace(&new_certificate, &issued.certificate));
+        for left in [new_key, new_certificate] {
+            let _ = std::fs::remove_file(left);
+        }
+        written.map(|()| issued)
     }
 
     /// The server's own certificate, `server.pem` and `server.key` in the
     /// folder: issued anew where it is missing, near its end, by another
-    /// authority, or without one of `names`.
+    /// authority, without one of `names`, or not of its key. Where that fails, as on a full disk,
+    /// one that is good for a while yet goes on.
     pub fn server_certificate(&self, data: &DataDir, names: &[String]) -> Result<Issued, Error> {
         let issued = Issued {
             certificate: data.file("server.pem"),
             key: data.file("server.key"),
         };
         let wanted: BTreeSet<String> = names.iter().map(|name| canonical_name(name)).collect();
-        if issued.key.exists() && self.still_good(&issued.certificate, &wanted) {
+        let known = self.known(&issued, &wanted);
+        if known != Known::Useless {
             refuse_readable_by_others("the key", &issued.key)?;
+        }
+        if known == Known::Good {
             return Ok(issued);
         }
-        self.issue(names, &data.file("server"))
+        match self.issue(names, &data.file("server")) {
+            Err(error) if known == Known::Usable => {
+                tracing::warn!(
+                    "the server's own certificate was not issued anew, and the one before goes on: {error}"
+                );
+                Ok(issued)
+            }
+            done => done,
+        }
     }
 
-    fn still_good(&self, certificate: &Path, wanted: &BTreeSet<String>) -> bool {
-        let Ok(pem) = std::fs::read(certificate) else {
-            return false;
+    /// What the pair that is there is good for.
+    fn known(&self, issued: &Issued, wanted: &BTreeSet<String>) -> Known {
+        let (Ok(pem), Ok(key)) = (
+            std::fs::read(&issued.certificate),
+            std::fs::read_to_string(&issued.key).map(zeroize::Zeroizing::new),
+        ) else {
+            return Known::Useless;
         };
         let (Some(leaf), Some(ca)) = (first_pem(&pem), first_pem(self.pem.as_bytes())) else {
-            return false;
+            return Known::Useless;
         };
-        let (Ok(leaf), Ok(ca)) = (leaf.parse_x509(), ca.parse_x509()) else {
-            return false;
+        let (Ok(leaf), Ok(ca), Ok(key)) =
+            (leaf.parse_x509(), ca.parse_x509(), KeyPair::from_pem(&key))
+        else {
+            return Known::Useless;
         };
         let ends = leaf.validity().not_after.timestamp();
         // Issued while the clock was ahead: nobody would take it until it is so late.
         let begins = leaf.validity().not_before.timestamp();
-        let renew_at = OffsetDateTime::now_utc() + Duration::days(RENEW_DAYS);
+        let now = OffsetDateTime::now_utc();
+        // A process that ended between the two files leaves another's certificate.
+        let is_pair = leaf.public_key().raw == key.subject_public_key_info();
+        let is_ours = leaf.issuer() == ca.subject();
+        if !is_pair || !is_ours || begins > now.unix_timestamp() || ends <= now.unix_timestamp() {
+            return Known::Useless;
+        }
         let names: BTreeSet<String> = match leaf.subject_alternative_name() {
             Ok(Some(alt)) => alt
                 .value
@@ -244,11 +277,28 @@ impl Ca {
                 .collect(),
             _ => BTreeSet::new(),
         };
-        ends > renew_at.unix_timestamp()
-            && begins <= OffsetDateTime::now_utc().unix_timestamp()
-            && leaf.issuer() == ca.subject()
-            && wanted.is_subset(&names)
+        let renew_at = now + Duration::days(RENEW_DAYS);
+        match ends > renew_at.unix_timestamp() && wanted.is_subset(&names) {
+            true => Known::Good,
+            false => Known::Usable,
+        }
     }
+}
+
+/// What a certificate and its key are good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    /// Nothing.
+    Useless,
+    /// They can be shown, but others should be.
+    Usable,
+    /// All that is wanted.
+    Good,
+}
+
+/// Gives a file the name of another.
+fn replace(new: &Path, old: &Path) -> Result<(), Error> {
+    std::fs::rename(new, old).map_err(|error| Error::file("write", old, &error))
 }
 
 /// The names under which this machine is reached: its host name and the
@@ -488,5 +538,44 @@ mod tests {
             .server_certificate(&data, &names(&["a.example"]))
             .unwrap();
         assert_ne!(read(), second);
+    }
+
+    #[test]
+    fn a_certificate_of_another_key_is_issued_anew() {
+        let temp = TempDir::new("ca-pair");
+        let data = DataDir::open(temp.path()).unwrap();
+        let ca = Ca::init(&data).unwrap();
+        let wanted = names(&["a.example"]);
+        let issued = ca.server_certificate(&data, &wanted).unwrap();
+        // The process ended between the two files.
+        let other = ca.issue(&wanted, &data.file("other")).unwrap();
+        std::fs::copy(&other.key, &issued.key).unwrap();
+        let before = std::fs::read(&issued.certificate).unwrap();
+        ca.server_certificate(&data, &wanted).unwrap();
+        assert_ne!(std::fs::read(&issued.certificate).unwrap(), before);
+        let all = wanted.iter().cloned().collect();
+        assert_eq!(ca.known(&issued, &all), Known::Good);
+    }
+
+    #[test]
+    fn where_none_can_be_issued_the_one_before_goes_on() {
+        let temp = TempDir::new("ca-full");
+        let data = DataDir::open(temp.path()).unwrap();
+        let ca = Ca::init(&data).unwrap();
+        let issued = ca
+            .server_certificate(&data, &names(&["a.example"]))
+            .unwrap();
+        let read = || [&issued.key, &issued.certificate].map(|path| std::fs::read(path).unwrap());
+        let before = read();
+        // Nothing can be written where a folder stands in the way.
+        let beside = format!("server.pem.new.{}.new", std::process::id());
+        std::fs::create_dir(data.file(&beside)).unwrap();
+        let more = names(&["a.example", "b.example"]);
+        assert_eq!(ca.server_certificate(&data, &more).unwrap(), issued);
+        assert_eq!(read(), before);
+        assert!(!data.file("server.key.new").exists());
+        // Without one that can be shown it is an error.
+        std::fs::remove_file(&issued.certificate).unwrap();
+        assert!(ca.server_certificate(&data, &more).is_err());
     }
 }

@@ -79,6 +79,33 @@ fn a_cancelled_search_tries_nobody_else() {
 }
 
 #[test]
+fn nothing_is_kept_of_a_cancel_of_nothing() {
+    // One branch from many places would be one chain of transactions, which each new one walks.
+    let mut bed = Bed::new(forwarding(Transport::Udp, NEXT));
+    let cancel = request("CANCEL", "sip:carol@example.com", Transport::Udp);
+    for n in 0..1_000_u32 {
+        let [_, a, b, c] = n.to_be_bytes();
+        let from = flow(Transport::Udp, &format!("198.51.{}.{}:5060", a ^ b, c));
+        let sent = bed.receive(&from, &cancel.text());
+        assert_eq!(kinds(&sent), ["481"]);
+        assert_eq!(bed.shard.in_flight(), 0);
+    }
+}
+
+#[test]
+fn who_cancels_nothing_again_and_again_is_refused_less_and_less() {
+    let tcp = Transport::Tcp;
+    let mut bed = Bed::new(forwarding(tcp, NEXT));
+    let mut said = std::collections::BTreeSet::new();
+    for _ in 0..10_200 {
+        let cancel = request("CANCEL", "sip:carol@example.com", tcp);
+        said.insert(kinds(&bed.receive(&alice(tcp), &cancel.text())));
+    }
+    let expected = [vec![], vec!["481".to_owned()], vec!["503".to_owned()]];
+    assert_eq!(said, expected.into());
+}
+
+#[test]
 fn a_cancel_of_nothing_is_answered_481() {
     for transport in TRANSPORTS {
         let mut bed = Bed::new(forwarding(transport, NEXT));

@@ -729,6 +729,35 @@ fn a_user_who_has_not_shown_the_dialogs_token_ends_no_record() {
 }
 
 #[test]
+fn a_refresh_without_the_dialogs_token_ends_no_record_while_the_call_goes_on() {
+    let timer = |seconds: u32| format!("{CONTACT}Session-Expires: {seconds};refresher=uac\r\n");
+    let mut bed = with_users();
+    bed.register("sip:friend@example.org", "sip:friend@203.0.113.77", None);
+    let sent = by_password(&mut bed, request("INVITE", URI, UDP)).remove(1);
+    answer(&mut bed, &sent, 200, &timer(100));
+    bed.wait(60_000);
+    // It goes to the other side, which takes it for one of the dialog.
+    let mut again = request("INVITE", URI, UDP);
+    (again.to, again.cseq) = ("<sip:bob@example.com>;tag=b".into(), 7);
+    let again = by_password(&mut bed, again).remove(1);
+    assert_eq!(again.to.remote.to_string(), NEXT);
+    answer(&mut bed, &again, 200, &timer(90));
+    bed.wait(90_000);
+    assert_eq!((bed.records.len(), bed.shard.open_call_records()), (0, 1));
+    // What a friend says to the same names makes it last no longer.
+    let mut friends = request("UPDATE", "sip:friend@example.org", UDP);
+    (friends.to, friends.cseq) = ("<sip:bob@example.com>;tag=b".into(), 8);
+    let friends = by_password(&mut bed, friends);
+    let friends = friends.into_iter().find(|of| of.status() == 0).unwrap();
+    answer(&mut bed, &friends, 200, &timer(3_600));
+    bed.wait(11_000);
+    let record = record(&mut bed);
+    assert_eq!(record.why, Some(Why::SessionExpired));
+    let talked_ms = record.talk_ms().unwrap();
+    assert!((160_000..161_100).contains(&talked_ms), "{talked_ms}");
+}
+
+#[test]
 fn a_phone_that_loses_its_route_hangs_up_where_its_call_went() {
     let mut bed = with_users();
     let sent = by_password(&mut bed, request("INVITE", URI, UDP)).remove(1);

@@ -47,7 +47,7 @@ mod tests;
 
 use std::hash::Hasher;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use invariant::broken;
 use siphasher::sip::SipHasher13;
@@ -184,9 +184,19 @@ pub struct Guard {
     bans: bans::Bans,
     /// By [`crate::Table`].
     told: [Told; 3],
+    /// A [`Wish`].
+    tells_all: AtomicU8,
     refusals_limited: AtomicU64,
     sources_shut: AtomicU64,
     guesses_refused: AtomicU64,
+}
+
+/// What was wished of the log since the start.
+#[derive(Clone, Copy)]
+enum Wish {
+    None,
+    Some,
+    All,
 }
 
 /// Whose password an attempt claims to know.
@@ -252,6 +262,7 @@ impl Guard {
             told_shut_ms: AtomicU64::new(0),
             bans: bans::Bans::default(),
             told: Default::default(),
+            tells_all: AtomicU8::new(Wish::None as u8),
             refusals_limited: AtomicU64::new(0),
             sources_shut: AtomicU64::new(0),
             guesses_refused: AtomicU64::new(0),
@@ -470,6 +481,21 @@ impl Guard {
             nth => DELAY_FIRST_MS << (nth - 1).min(16),
         };
         delay_ms.min(self.limits.delay_ms_max)
+    }
+
+    /// Whether every refusal is told from now on, whatever the settings say.
+    pub fn set_tells_all(&self, tells_all: bool) {
+        let wish = match tells_all {
+            true => Wish::All,
+            false => Wish::Some,
+        };
+        self.tells_all.store(wish as u8, Ordering::Relaxed);
+    }
+
+    /// Whether every refusal is told; nothing where nobody has said so since the start.
+    pub fn tells_all(&self) -> Option<bool> {
+        let wish = self.tells_all.load(Ordering::Relaxed);
+        (wish != Wish::None as u8).then_some(wish == Wish::All as u8)
     }
 
     /// What becomes of a refusal to that source, beside that it is counted.

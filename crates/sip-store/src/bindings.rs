@@ -105,20 +105,22 @@ impl BindingStore for Bindings {
     }
 
     fn delete_expired(&mut self, unix_ms: u64, rows_max: usize) -> Result<Swept, StoreError> {
+        // A transaction that reads first is refused at once where somebody else writes.
         let transaction = self
             .database
             .connection
-            .transaction_with_behavior(TransactionBehavior::Deferred)?;
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut swept = Swept {
             deleted: 0,
             is_round: true,
         };
+        let mut last = None;
         {
             let mut look = transaction.prepare_cached(
                 "SELECT aor, contact_key, expires_unix_ms FROM bindings
                  WHERE (aor, contact_key) > (?1, ?2) ORDER BY aor, contact_key LIMIT ?3",
             )?;
-            let (aor, key) = self.swept_to.take().unwrap_or_default();
+            let (aor, key) = self.swept_to.clone().unwrap_or_default();
             let mut expired = Vec::new();
             let mut rows = look.query((
                 Text(&aor),
@@ -133,10 +135,10 @@ impl BindingStore for Bindings {
                 if millis(row, 2).is_ok_and(|at_unix_ms| at_unix_ms <= unix_ms) {
                     expired.push(at.clone());
                 }
-                self.swept_to = Some(at);
+                last = Some(at);
             }
             if seen < rows_max {
-                self.swept_to = None;
+                last = None;
             } else {
                 swept.is_round = false;
             }
@@ -147,6 +149,7 @@ impl BindingStore for Bindings {
             }
         }
         transaction.commit()?;
+        self.swept_to = last;
         Ok(swept)
     }
 

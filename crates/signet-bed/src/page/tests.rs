@@ -95,7 +95,11 @@ fn has_lines(rates: &[f64]) -> bool {
     match figure.chart {
         Chart::Lines(_) => true,
         Chart::Rows(rows) => {
-            assert!(rows.groups.iter().all(|group| !group.label.contains("peak")));
+            assert!(
+                rows.groups
+                    .iter()
+                    .all(|group| !group.label.contains("peak"))
+            );
             false
         }
         Chart::Heat(_) => panic!("a map of one rate"),

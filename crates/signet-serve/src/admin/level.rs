@@ -28,7 +28,10 @@ pub(super) struct Told {
 }
 
 /// Answers `/log-level`.
-pub(super) async fn changed(State(_): State<Admin>, Json(wanted): Json<Wanted>) -> Answered<Told> {
+pub(super) async fn changed(
+    State(admin): State<Admin>,
+    Json(wanted): Json<Wanted>,
+) -> Answered<Told> {
     let unknown = || Refused::new("this server has no log of its own", "");
     let before = log::level().ok_or_else(unknown)?;
     let level = wanted.level.unwrap_or(before);
@@ -39,6 +42,8 @@ pub(super) async fn changed(State(_): State<Admin>, Json(wanted): Json<Wanted>) 
                 "set log.level in the configuration, and restart",
             )
         })?;
+        // A line for each refusal, or one for each source and reason in ten seconds.
+        admin.sources.guard.set_tells_all(level == LogLevel::Debug);
     }
     Ok(Json(Told {
         version: VERSION,

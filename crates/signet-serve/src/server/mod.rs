@@ -282,7 +282,19 @@ impl Server {
             }
         }
         self.drain(signals).await;
-        self.end()
+        // By a thread of its own: a disk or a database that hangs must not keep who has had enough
+        // from ending it.
+        let ended = tokio::task::spawn_blocking(move || self.end());
+        tokio::select! {
+            ended = ended => ended.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())),
+            () = signals.end() => {
+                crate::log::say_last(&Error::new(
+                    "ended by another signal before everything was written",
+                    "registrations that were answered are stored; call records and traces may lack their ends",
+                ));
+                std::process::exit(0);
+            }
+        }
     }
 
     async fn reload_and_say(&mut self) {

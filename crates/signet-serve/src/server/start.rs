@@ -38,7 +38,7 @@ use crate::{Error, log, memory, random_bytes, system, userdb};
 
 use super::identity::{Identity, Material, domains_without_certificate};
 use super::tickets::Tickets;
-use super::{Server, Source};
+use super::{Server, Source, announce};
 
 /// Neighbours that are reached by connections which they opened.
 const ALIASES_MAX: usize = 4_096;
@@ -48,6 +48,8 @@ impl Server {
         let open_files = system::raise_open_files()?;
         let data = DataDir::open(&config.data)?;
         let lock = data.lock()?;
+        // One that was killed left it: who waits for this server would find that one's ports.
+        announce::gone(&data);
         let mut store = store(&config, &data)?;
         for warning in config.lenient_warnings() {
             tracing::warn!("{warning}");

@@ -478,6 +478,24 @@ fn the_log_says_more_while_that_is_wanted() {
     let register = message(&socket, &format!("sip:alice@{DOMAIN}")).replace("MESSAGE", "REGISTER");
     socket.send(register.as_bytes()).unwrap();
     server.wait_for_log("DEBUG");
+    // And every refusal, not the first of each source in ten seconds alone.
+    let refused = |times: usize| {
+        for _ in 0..times {
+            let foreign = message(&socket, "sip:bob@elsewhere.example");
+            socket.send(foreign.as_bytes()).unwrap();
+        }
+        let log = log();
+        let lines = log.lines();
+        lines
+            .filter(|line| line.contains("elsewhere.example"))
+            .count()
+    };
+    refused(5);
+    let until = Instant::now() + Duration::from_secs(20);
+    while refused(0) < 5 {
+        assert!(Instant::now() < until, "{}", log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
     let back = told(folder.path(), &["log-level", "warn"]);
     assert!(back.contains("warn and above, debug before"), "{back}");
     let config = folder.path().join("signet.toml");

@@ -53,7 +53,11 @@ fn a_server_starts_answers_and_ends() {
     assert!(error.contains("a server runs already"), "{error}");
     let other = folder.path().join("other");
     let taken = format!("udp:{}", server.at("udp"));
+    // One that was killed there has left where it listened: nobody does.
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("listeners.json"), "{}").unwrap();
     let error = fail(&["serve", "--data", text(&other), "--listen", &taken], "");
+    assert!(!other.join("listeners.json").exists());
     assert!(
         error.contains(&format!("cannot listen on {taken}")) && error.contains("--listen udp:"),
         "{error}"

@@ -1,12 +1,12 @@
 //! CANCEL processing (RFC 3261 16.10).
 
 use invariant::broken;
+use sip_limit::Verdict;
 use sip_msg::{HeaderName, Message, Method};
 use sip_txn::{ServerId, ServerState};
 
 use super::branches::end_candidate;
 use super::context::{Context, Key, Owner, Progress};
-use crate::budget::Room;
 use crate::records::notes::note_cancelled;
 use crate::refusal::{Reason, StatusLine};
 use crate::sender::Sender;
@@ -42,15 +42,19 @@ impl Shard {
     ) {
         let Some(invite) = invite else {
             // RFC 3261 9.2: without a matching transaction the answer is 481. This proxy keeps
-            // state of all that it forwards, so nobody beyond it can know better.
-            let line = StatusLine::refused(481, Reason::NothingToCancel);
-            if self.room >= Room::None {
-                // Nothing is kept of it: when it comes again it is answered again.
-                self.refuse(now, sender, Some(cancel), request, line, out);
-            } else {
-                self.answer(now, sender, Some(cancel), &request, line, out);
-                self.pool.recycle(request);
-            }
+            // state of all that it forwards, so nobody beyond it can know better. Nothing is kept
+            // of it, since it comes past the gate from anybody: when it comes again it is
+            // answered again.
+            let line = match self.verdict_on(now, sender, &request, out) {
+                Verdict::Served => StatusLine::refused(481, Reason::NothingToCancel),
+                Verdict::TooMany => StatusLine::refused(503, Reason::RefusedTooOften),
+                Verdict::Silence => {
+                    self.txns.release_server(cancel);
+                    self.pool.recycle(request);
+                    return;
+                }
+            };
+            self.refuse(now, sender, Some(cancel), request, line, out);
             return;
         };
         // RFC 3261 16.10: "If a matching response context is found, the element MUST

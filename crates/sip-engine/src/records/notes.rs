@@ -6,6 +6,7 @@ use sip_limit::CountedCall;
 use sip_msg::header::NameAddr;
 use sip_msg::{Message, Method, Uri};
 
+use super::open::Refresher;
 use super::{AskedTimer, CallRecord, EndedBy, Followed, Why, expires_s, printable};
 use crate::calls::End;
 use crate::park::{Job, Parked};
@@ -317,16 +318,21 @@ impl Shard {
     /// A 2xx passes to a request within a dialog.
     pub(crate) fn note_refreshed(&mut self, now: Now, context: &Context, response: &Message) {
         let refreshes = matches!(context.method, Method::Invite | Method::Update);
-        if !refreshes || self.open_calls.is_empty() || !context.speaks_for_dialog {
+        if !refreshes || self.open_calls.is_empty() {
             return;
         }
         let request = context.request.as_deref();
         if let Some(request) = request.filter(|request| request.to_tag().is_some()) {
             let lifetime_s = self.settings.proxy.dialog_token_lifetime_s;
             let (added_s, wheel) = (added_s(context, response), &mut self.wheel);
+            let by = match context.speaks_for_dialog {
+                true => Refresher::Dialog,
+                false => Refresher::Names,
+            };
+            let went_to = |end: End| context.branches.iter().any(|of| of.answerer.end() == end);
             let messages = (request, response);
             self.open_calls
-                .refreshed(now, lifetime_s, messages, added_s, wheel);
+                .refreshed(now, lifetime_s, messages, added_s, (by, went_to), wheel);
         }
     }
 

@@ -57,6 +57,15 @@ impl Hung {
     }
 }
 
+/// What shows that a request which refreshes a session is of its dialog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refresher {
+    /// The token of the dialog.
+    Dialog,
+    /// Call-ID and tags, which both sides have and others may.
+    Names,
+}
+
 /// A call that was answered.
 struct Open {
     record: Followed,
@@ -79,6 +88,22 @@ impl Open {
             true => EndedBy::Caller,
             false => EndedBy::Callee,
         }
+    }
+
+    /// Where the other side of the dialog is than the one that sent this.
+    fn other_end(&self, request: &Message) -> Option<End> {
+        match self.sender(request) {
+            EndedBy::Caller => self.record.callee_end,
+            _ => Some(self.record.caller_end),
+        }
+    }
+
+    /// It goes on, by a timer that is no shorter than before, or by none.
+    fn prolong(&mut self, now: Now, lifetime_s: u64, agreed_s: Option<u32>) {
+        let due_ms = self.due_ms;
+        self.timer_s = self.timer_s.and_then(|was_s| Some(was_s.max(agreed_s?)));
+        self.seen(now, lifetime_s);
+        self.due_ms = self.due_ms.max(due_ms);
     }
 
     /// A session timer is agreed on, or there is none any more. Who has a place among calls must not
@@ -218,18 +243,30 @@ impl OpenCalls {
     }
 
     /// A 2xx passes to an INVITE or UPDATE within a dialog, with the session timer that is
-    /// agreed on from now on. Without one there is no timer any more.
+    /// agreed on from now on. Without one there is no timer any more. `went_to` says where the
+    /// request was sent. One that is of the dialog by its names alone makes a call last longer
+    /// where the other side has it so, and never less long: else its record, and its place, would
+    /// end while it goes on.
     pub(crate) fn refreshed(
         &mut self,
         now: Now,
         lifetime_s: u64,
         (request, response): (&Message, &Message),
         added_s: Option<u32>,
+        (by, went_to): (Refresher, impl Fn(End) -> bool),
         wheel: &mut Wheel<Timer>,
     ) {
         if let Some(id) = self.id(request)
             && let Some(open) = self.entries.get_mut(&id)
         {
+            if by == Refresher::Names {
+                if open.other_end(request).is_some_and(went_to) {
+                    open.prolong(now, lifetime_s, expires_s(response).or(added_s));
+                    wheel.cancel(open.timer);
+                    open.timer = wheel.start(open.due_ms, Timer::Record(id));
+                }
+                return;
+            }
             let said_s = expires_s(response);
             // RFC 4028 7.2, 9: whoever asks with `timer` keeps what the answer says, and so does
             // whoever writes it into his answer.

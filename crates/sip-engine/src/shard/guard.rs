@@ -64,7 +64,7 @@ impl Shard {
 
     /// The same for a message that did not reach the gate. Refusals to listed peers are
     /// not limited.
-    pub(super) fn verdict_on(
+    pub(crate) fn verdict_on(
         &mut self,
         now: Now,
         sender: &Sender,

@@ -184,11 +184,14 @@ impl Shard {
     ) {
         let flow = &sender.flow;
         let is_proven = event.is_proven || flow.transport.is_reliable();
-        let note = match self.settings.tells_all_refusals {
+        let guard = &self.shared.guard;
+        let tells_all = guard
+            .tells_all()
+            .unwrap_or(self.settings.tells_all_refusals);
+        let note = match tells_all {
             true => Note::Line(Tell::default()),
             false => {
                 let matter = matter(event.reason, is_proven);
-                let guard = &self.shared.guard;
                 guard.note(now.mono_ms, &origin(flow), &matter)
             }
         };

@@ -36,7 +36,7 @@ pub(crate) enum Wanted {
     /// To know who its trunk's members are.
     Members(Arc<str>),
     /// To register the account of the trunk of that name.
-    Registration(Arc<str>),
+    Registration,
 }
 
 /// The trunks that are this shard's to register, and whose names are its to resolve.
@@ -121,10 +121,15 @@ impl Kept {
         }
     }
 
-    /// Forgets what a round before it came to.
-    fn begin_anew(&mut self) {
+    /// What is sent next answers no challenge.
+    fn begin_attempt(&mut self) {
         self.attempt = Attempt::default();
         (self.is_challenged, self.is_ahead) = (false, false);
+    }
+
+    /// Forgets what a round before it came to.
+    fn begin_anew(&mut self) {
+        self.begin_attempt();
         self.members_left = self.good.iter().cloned().collect();
         self.members.clear();
     }
@@ -337,19 +342,17 @@ impl Shard {
         answer: Result<Vec<Hop>, LocateError>,
         out: &mut Outputs,
     ) {
-        let name = match wanted {
-            Wanted::Members(host) => {
-                if let Ok(hops) = answer {
-                    self.members_given(now, host, &hops);
-                }
-                return;
+        if let Wanted::Members(host) = wanted {
+            if let Ok(hops) = answer {
+                self.members_given(now, host, &hops);
             }
-            Wanted::Registration(name) => name,
-        };
+            return;
+        }
         let own = &mut self.registrations.own;
+        // By what it waits for: its trunk may have another name by now.
         let found = own.iter().position(|own| {
             let resolving = own.kept.as_ref().and_then(|kept| kept.resolving.as_ref());
-            own.trunk.name == *name && resolving.is_some_and(|(of, _)| *of == park)
+            resolving.is_some_and(|(of, _)| *of == park)
         });
         let Some(at) = found else { return };
         let resolving = self
@@ -464,7 +467,7 @@ impl Shard {
             match of_next_hop(&member, false, reach) {
                 Located::Hop { hop, .. } => kept.add_way(&member.host, hop),
                 Located::Ask(query) => {
-                    let wanted = Wanted::Registration(Arc::clone(&own.trunk.name));
+                    let wanted = Wanted::Registration;
                     let park = self.resolve_for_trunk(now, wanted, query, out);
                     if let Some(kept) = self.registrations.kept(at) {
                         kept.resolving = Some((park, member.host));

@@ -224,6 +224,25 @@ fn the_next_member_is_asked_where_one_does_not_answer() {
 }
 
 #[test]
+fn the_next_member_is_asked_where_one_challenges_and_does_not_answer_then() {
+    for answer in [0, 500, 503] {
+        let mut bed = Bed::new(by_members(&[PROVIDER, SECOND]));
+        let first = register(&mut bed, 1);
+        let answered = only(ask(&mut bed, &first, "n1"));
+        let next = match answer {
+            0 => register_beside(&mut bed, Some(&answered), Care::USUAL.timeout_ms),
+            status => only(tell(&mut bed, &answered, status, "")),
+        };
+        assert_eq!(next.to.remote.to_string(), SECOND, "{answer}");
+        // Its nonce is another, and the password was not refused.
+        let last = only(ask(&mut bed, &next, "n2"));
+        assert_eq!(last.to.remote.to_string(), SECOND);
+        grant(&mut bed, &last, 600);
+        assert_eq!(changes(&mut bed), [Change::Registered { expires_s: 600 }]);
+    }
+}
+
+#[test]
 fn calls_keep_away_from_a_member_that_did_not_answer() {
     let mut bed = Bed::new(by_members(&[PROVIDER, SECOND]));
     let first = register(&mut bed, 1);

@@ -152,7 +152,9 @@ impl<T> Queue<T> {
             if self.is_under_way(nth) {
                 continue;
             }
-            match is_split {
+            // It may have been asked alone already, and refused, while this request was slow.
+            let was_alone = self.waiters.get(&nth).is_some_and(|waiter| waiter.is_alone);
+            match is_split && !was_alone {
                 true => self.ask_alone(nth),
                 false => _ = self.fail(nth, Failure::Refused(why.into())),
             }

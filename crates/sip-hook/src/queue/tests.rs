@@ -315,6 +315,27 @@ fn questions_of_a_slow_request_are_asked_alone_where_others_are_answered() {
 }
 
 #[test]
+fn what_is_refused_alone_and_with_others_is_told_at_once() {
+    let mut queue = queue(|config| config.in_flight_max = 2);
+    for tag in 0..2 {
+        ask(&mut queue, 0, tag).unwrap();
+    }
+    let slow = queue.poll_batch(0).unwrap();
+    ask(&mut queue, 600_000, 2).unwrap();
+    let other = queue.poll_batch(600_000).unwrap();
+    queue.handle_answer(600_010, other.id, &good(&other));
+    told(&mut queue);
+    queue.handle_timeout(600_020);
+    let alone = queue.poll_batch(600_020).unwrap();
+    assert_eq!(ids(&alone), [0]);
+    let refused = || BatchFailure::Refused("500".to_owned());
+    queue.handle_failure(600_030, alone.id, refused());
+    assert!(told(&mut queue).is_empty(), "the other may answer yet");
+    queue.handle_failure(600_040, slow.id, refused());
+    assert!(matches!(told(&mut queue)[&0], Err(Failure::Refused(_))));
+}
+
+#[test]
 fn ten_thousand_questions_are_no_more_than_there_is_room_for() {
     let mut queue = queue(|_| {});
     let taken = (0..10_000).filter(|tag| ask(&mut queue, 0, *tag).is_ok());

@@ -156,10 +156,21 @@ impl Shard {
         let (until_ms, due_ms) = (kept.machine.until_ms(), kept.machine.due_ms());
         let failure = failure_of(answer);
         match next {
-            Next::Again => return self.next_way(now, at, out),
+            Next::Again => {
+                // RFC 3261 22.1: "A UAC MUST NOT re-attempt requests with the credentials that have
+                // just been rejected". What answers no challenge is another request: its own
+                // credentials have not been.
+                if answer != Answer::Challenged
+                    && let Some(kept) = self.registrations.kept(at)
+                {
+                    kept.begin_attempt();
+                }
+                return self.next_way(now, at, out);
+            }
             Next::Other => {
-                if let (Some(failure), Some(kept)) = (failure, self.registrations.kept(at)) {
-                    kept.failure = failure;
+                if let Some(kept) = self.registrations.kept(at) {
+                    kept.begin_attempt();
+                    kept.failure = failure.unwrap_or(kept.failure);
                 }
                 return self.next_way(now, at, out);
             }
