@@ -232,7 +232,8 @@ impl Ca {
             return Ok(issued);
         }
         match self.issue(names, &data.file("server")) {
-            Err(error) if known == Known::Usable => {
+            // It may have failed between the two files.
+            Err(error) if self.known(&issued, &wanted) != Known::Useless => {
                 tracing::warn!(
                     "the server's own certificate was not issued anew, and the one before goes on: {error}"
                 );
@@ -296,9 +297,13 @@ enum Known {
     Good,
 }
 
-/// Gives a file the name of another.
+/// Gives a file the name of another, on disk before this returns.
 fn replace(new: &Path, old: &Path) -> Result<(), Error> {
-    std::fs::rename(new, old).map_err(|error| Error::file("write", old, &error))
+    let in_folder = old.parent().filter(|folder| !folder.as_os_str().is_empty());
+    std::fs::rename(new, old)
+        .and_then(|()| std::fs::File::open(in_folder.unwrap_or(Path::new("."))))
+        .and_then(|folder| folder.sync_all())
+        .map_err(|error| Error::file("write", old, &error))
 }
 
 /// The names under which this machine is reached: its host name and the

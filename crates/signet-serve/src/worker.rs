@@ -12,7 +12,8 @@ use sip_limit::Shares;
 use sip_locate::{Hop, LocateError, Query};
 use sip_msg::{ConnId, ListenerId, Outbox, Target};
 use sip_net::{
-    Aliases, DnsClient, Net, NetEvent, PeerNames, QUOTED_BYTES_MAX, SendError, Shed, clock,
+    Aliases, CloseReason, DnsClient, Net, NetEvent, PeerNames, QUOTED_BYTES_MAX, SendError, Shed,
+    clock,
 };
 use sip_worker::{Environment, SendFailure, SocketEvent, Wake};
 pub(crate) use sip_worker::{Phase, Severities};
@@ -121,7 +122,12 @@ fn translate(event: NetEvent<'_>) -> Option<SocketEvent<'_>> {
 /// because of a limit of this machine, or of a message that is too long, would be left by all.
 const fn failure(error: SendError) -> SendFailure {
     match error {
-        SendError::Full | SendError::NoLocalPort | SendError::Unsendable => SendFailure::Here,
+        SendError::Full
+        | SendError::NoLocalPort
+        | SendError::Unsendable
+        | SendError::Closed(CloseReason::Refused | CloseReason::Evicted | CloseReason::Asked) => {
+            SendFailure::Here
+        }
         SendError::Gone
         | SendError::Closed(_)
         | SendError::Unreachable

@@ -213,7 +213,9 @@ struct Timing {
     /// How long a TLS handshake may take
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     handshake_timeout: Duration,
-    /// How long calls may take to end after the last one began
+    /// How long calls may take to end after the last one began; what is not over then is hung up and
+    /// has failed. Without it, as long as --hold, --answer-timeout, --connect-timeout and
+    /// two transactions allow
     #[arg(long, value_name = "TIME", value_parser = time)]
     drain_timeout: Option<Duration>,
     /// The kernel's buffers of a UDP socket

@@ -193,14 +193,19 @@ impl Shard {
         }
         // RFC 3261 21.4.15: "The server MUST include a list of the unsupported extensions in an
         // Unsupported header field in the response."
+        // In one line: one for each would make the answer several times as long as the request.
         let unsupported = |writer: &mut MessageWriter<'_>| {
-            for (tag, _) in request.values(name) {
-                if name == HeaderName::ProxyRequire || !is_supported(tag) {
-                    writer.header("Unsupported", tag);
-                }
-            }
+            let tags = request.values(name).map(|(tag, _)| tag);
+            let is_unknown = |tag: &&[u8]| name == HeaderName::ProxyRequire || !is_supported(tag);
+            let tags: Vec<&[u8]> = tags.filter(is_unknown).collect();
+            writer.header("Unsupported", &tags.join(&b","[..]));
         };
         let line = StatusLine::refused(420, Reason::ExtensionRequired);
+        let line = match self.owed(now, sender, &request, line, out) {
+            Some(line) if line.status() == 420 => line,
+            Some(line) => return self.refuse(now, sender, None, request, line, out),
+            None => return self.pool.recycle(request),
+        };
         self.answer_with(now, sender, None, &request, line, unsupported, out);
         self.pool.recycle(request);
     }
@@ -216,8 +221,8 @@ impl Shard {
     ) {
         // RFC 3261 20.32: "Although an optional header field, the Require MUST NOT be ignored if it is present."
         if unsupported(&request).next().is_some() {
-            self.refuse_extensions(now, sender, server, request, HeaderName::Require, out);
-            return;
+            let name = HeaderName::Require;
+            return self.refuse_extensions(now, sender, server, request, name, out);
         }
         if let Some(server) = server {
             self.txns.release_server(server);

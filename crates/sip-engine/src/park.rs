@@ -43,13 +43,24 @@ pub(crate) struct Job {
     pub(crate) body: Option<Box<NewBody>>,
 }
 
+/// How a request waits until others of its account, or of its source, were looked up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    /// When it is refused.
+    pub(crate) until_ms: u64,
+    /// How long it waits before it is looked at again.
+    pub(crate) wait_ms: u64,
+    /// How many look-ups had ended by then.
+    pub(crate) ended: u64,
+}
+
 /// What is parked, by what it waits for.
 pub(crate) enum Parked {
     /// A request, for a stored credential.
     Credential(Job, Pending),
     /// A request, until there is room among the look-ups of its user and source, or
     /// until that time.
-    Held(Job, Pending, u64),
+    Held(Job, Pending, Held),
     /// A request with a wrong password, for the time at which it is answered.
     Guess(Job, Refusal),
     /// A request, for the answer whether its user exists.
@@ -94,6 +105,7 @@ pub(crate) struct Parks {
     lookups: usize,
     guesses: usize,
     hooks: usize,
+    held: usize,
     /// How many names are resolved on account of each asker.
     resolves: BTreeMap<Asker, u16>,
     /// The memory of the requests that wait.
@@ -116,6 +128,7 @@ impl Parks {
         }
         self.guesses += usize::from(matches!(parked, Parked::Guess(..)));
         self.hooks += usize::from(matches!(parked, Parked::Hook(..)));
+        self.held += usize::from(matches!(parked, Parked::Held(..)));
         if let Some(asker) = asker(&parked) {
             *self.resolves.entry(asker).or_default() += 1;
         }
@@ -157,6 +170,7 @@ impl Parks {
         }
         self.guesses -= usize::from(matches!(parked, Parked::Guess(..)));
         self.hooks -= usize::from(matches!(parked, Parked::Hook(..)));
+        self.held -= usize::from(matches!(parked, Parked::Held(..)));
         match asker(&parked).map(|asker| self.resolves.entry(asker)) {
             Some(Entry::Occupied(mut count)) => {
                 *count.get_mut() -= 1;
@@ -245,6 +259,11 @@ impl Parks {
         count.is_none_or(|count| *count < RESOLVES_PER_ASKER_MAX)
     }
 
+    /// How many wait until others of their account have been looked up.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
     /// How many wait for the store.
     pub(crate) fn lookups(&self) -> usize {
         self.lookups
@@ -281,10 +300,7 @@ fn messages_bytes(parked: &Parked) -> usize {
 }
 
 const fn is_lookup(parked: &Parked) -> bool {
-    matches!(
-        parked,
-        Parked::Credential(..) | Parked::Held(..) | Parked::User(..)
-    )
+    matches!(parked, Parked::Credential(..) | Parked::User(..))
 }
 
 #[cfg(test)]

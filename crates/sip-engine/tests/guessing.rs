@@ -102,6 +102,27 @@ fn guesses_at_a_user_are_looked_up_a_few_times_and_the_answer_tells_nothing() {
 }
 
 #[test]
+fn what_waits_for_a_silent_store_is_looked_at_less_and_less() {
+    let mut bed = server();
+    let attacker = flow(Transport::Udp, "198.51.100.66:6666");
+    for guess in 0..20 {
+        let challenge = only(bed.receive(&attacker, &register("bob", "")));
+        let password = format!("guess{guess}");
+        let text = signed(&mut client("bob", &password), "bob", &challenge.message);
+        assert!(bed.receive(&attacker, &text).is_empty());
+    }
+    let asked = bed.effects.len();
+    assert!(asked < 10, "{asked} are looked up, and the others wait");
+    let (begun_ms, mut looks) = (bed.now.mono_ms, 0);
+    while bed.now.mono_ms < begun_ms + 3_900 {
+        let next_ms = bed.shard.next_deadline_ms().unwrap();
+        bed.wait(next_ms.saturating_sub(bed.now.mono_ms).max(1));
+        looks += 1;
+    }
+    assert!((5..30).contains(&looks), "{looks} in four seconds");
+}
+
+#[test]
 fn what_was_refused_unseen_is_not_let_in_when_it_comes_again() {
     let mut bed = server();
     let attacker = flow(Transport::Udp, "198.51.100.66:6666");

@@ -116,6 +116,38 @@ fn proxy_require() {
 }
 
 #[test]
+fn a_long_list_of_extensions_is_refused_by_no_longer_an_answer() {
+    let tags = ["a"; 200].join(",");
+    for (method, uri, name) in [
+        ("INVITE", "sip:bob@example.com", "Proxy-Require"),
+        ("OPTIONS", "sip:example.org", "Require"),
+    ] {
+        let request = request(method, uri, Transport::Udp).with(&format!("{name}: {tags}\r\n"));
+        let answer = refused(&request, Transport::Udp);
+        assert_eq!(answer.status(), 420);
+        assert_eq!(answer.all(HeaderName::Unsupported).len(), 200);
+        let (out, sent) = (answer.text.len(), request.text().len());
+        assert!(out <= sent + 100, "{out} bytes for {sent}");
+    }
+}
+
+#[test]
+fn who_is_refused_before_the_gate_owes_for_it() {
+    let tcp = Transport::Tcp;
+    let mut bed = bed();
+    let mut last = 0;
+    for _ in 0..10_100 {
+        let invite = request("INVITE", "sip:bob@example.com", tcp);
+        let spent = invite.text().replace("Max-Forwards: 70", "Max-Forwards: 0");
+        match bed.receive(&alice(tcp), &spent).first() {
+            Some(sent) => last = sent.status(),
+            None => break,
+        }
+    }
+    assert_eq!(last, 503, "answered so a few times, and then not at all");
+}
+
+#[test]
 fn unknown_methods_and_headers_pass() {
     // RFC 3261 16.3: "An element MUST NOT refuse to proxy a request because it contains a
     // method or header field it does not know about."

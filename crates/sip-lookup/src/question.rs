@@ -84,6 +84,9 @@ pub enum BatchFailure {
     LogInRefused(String),
     /// The store refused the statement, or answered what cannot be understood.
     Refused(String),
+    /// The store broke the statement off, as for its time, a lock, or a change that it waited for:
+    /// it is there, and may answer the same the next time.
+    Cancelled(String),
     /// No answer in time.
     TimedOut,
 }
@@ -108,6 +111,7 @@ impl std::fmt::Display for BatchFailure {
                  that are configured, and lets this machine in"
             ),
             Self::Refused(why) => write!(f, "it refused the question: {why}"),
+            Self::Cancelled(why) => write!(f, "it broke the question off: {why}"),
             Self::TimedOut => f.write_str("it did not answer in time"),
         }
     }

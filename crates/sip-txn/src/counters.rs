@@ -20,6 +20,8 @@ counters::counters! {
         pub response_retransmitted: u64 = counter("signet_responses_retransmitted_total"),
         /// Requests for which there was no transaction.
         pub server_full: u64 = counter("signet_server_transactions_full_total"),
+        /// Requests refused because too many others had the same branch and sent-by.
+        pub server_twins_full: u64 = counter("signet_server_transactions_of_one_branch_full_total"),
         /// Client transactions for which there was no room.
         pub client_full: u64 = counter("signet_client_transactions_full_total"),
         /// Responses that matched no client transaction.

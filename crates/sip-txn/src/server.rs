@@ -165,14 +165,27 @@ impl Servers {
 
     /// The transaction with this hash that `matches`.
     pub(crate) fn find(&self, hash: u128, matches: impl Fn(&Server) -> bool) -> Option<ServerId> {
-        let mut next = *self.heads.get(self.chain(hash))?;
+        self.seek(hash, matches).ok()
+    }
+
+    /// The same, or else how many others have this hash.
+    pub(crate) fn seek(
+        &self,
+        hash: u128,
+        matches: impl Fn(&Server) -> bool,
+    ) -> Result<ServerId, usize> {
+        let mut twins = 0;
+        let mut next = self.heads.get(self.chain(hash)).copied().unwrap_or(0);
         while let Some((name, server)) = next.checked_sub(1).and_then(|slot| self.slots.at(slot)) {
-            if server.key.hash == hash && matches(server) {
-                return Some(ServerId(name));
+            if server.key.hash == hash {
+                if matches(server) {
+                    return Ok(ServerId(name));
+                }
+                twins += 1;
             }
             next = server.next;
         }
-        None
+        Err(twins)
     }
 
     pub(crate) fn insert(&mut self, mut server: Server) -> Option<ServerId> {

@@ -11,6 +11,12 @@ use invariant::broken;
 use sip_msg::{Flow, Message, Method, Outbox, ResponseWriter, Target};
 use wheel::TimerId;
 
+/// How many transactions may have one branch and sent-by (in the form of RFC 2543: all that names a
+/// transaction but the tag in To). They stand in one chain, which each request of that branch
+/// walks, an ACK of anybody's too. Who keeps to RFC 3261 8.1.1.7 has two at most, an INVITE and
+/// its CANCEL.
+const TWINS_MAX: usize = 8;
+
 impl Transactions {
     /// Handles a request that was parsed and validated.
     pub fn handle_request(
@@ -43,12 +49,18 @@ impl Transactions {
         let same = |server: &Server| {
             server.method_tag == tag && server.key.to_tag == key.to_tag && from_there(server)
         };
-        if let Some(id) = self.servers.find(key.hash, same) {
-            self.counters.request_absorbed += 1;
-            self.run_server(now_ms, id, ServerEvent::Request, None, out);
-            return Incoming::Absorbed;
+        let twins = match self.servers.seek(key.hash, same) {
+            Ok(id) => {
+                self.counters.request_absorbed += 1;
+                self.run_server(now_ms, id, ServerEvent::Request, None, out);
+                return Incoming::Absorbed;
+            }
+            Err(twins) => twins,
+        };
+        if twins >= TWINS_MAX {
+            self.counters.server_twins_full += 1;
+            return Incoming::Full;
         }
-
         if self.servers.len() >= self.config.server_max {
             self.counters.server_full += 1;
             return Incoming::Full;

@@ -31,6 +31,26 @@ fn past_the_bound_a_request_is_answered_full_and_others_go_on() {
 }
 
 #[test]
+fn one_branch_has_few_transactions_whatever_their_methods() {
+    // They would stand in one chain, which each request of that branch walks.
+    let mut bed = Bed::with(config(1_000, 2));
+    let mut taken = Vec::new();
+    for n in 0..100 {
+        let request = request(&format!("METHOD{n}"), "z9hG4bKsame", "");
+        match bed.receive(UDP, &request) {
+            Incoming::New(_) => taken.push(request),
+            refused => assert_eq!(refused, Incoming::Full),
+        }
+    }
+    assert_eq!(taken.len(), 8);
+    assert_eq!(bed.txn.counters().server_twins_full, 92);
+    for request in &taken {
+        assert_eq!(bed.receive(UDP, request), Incoming::Absorbed);
+    }
+    bed.receive_new(UDP, &request("OPTIONS", "z9hG4bKother", ""));
+}
+
+#[test]
 fn past_the_bound_no_client_is_reserved_but_a_cancel_still_goes_out() {
     let mut bed = Bed::with(config(2, 2));
     let (one, invite) = bed.start(UDP, Method::Invite);

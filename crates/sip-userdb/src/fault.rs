@@ -16,15 +16,26 @@ pub(crate) enum Fault {
     LogInRefused(String),
     /// The store said no, or what cannot be understood.
     Refused(String),
+    /// The store broke the statement off, and may answer the same the next time.
+    Cancelled(String),
 }
 
 impl Fault {
     /// The same of a log-in: whatever is refused then, nothing can be asked.
     pub(crate) fn of_log_in(self) -> Self {
         match self {
-            Self::Refused(what) => Self::LogInRefused(what),
+            Self::Refused(what) | Self::Cancelled(what) => Self::LogInRefused(what),
             other => other,
         }
+    }
+
+    /// What happened.
+    pub(crate) fn what(&self) -> &str {
+        let (Self::Unreachable(what)
+        | Self::LogInRefused(what)
+        | Self::Refused(what)
+        | Self::Cancelled(what)) = self;
+        what
     }
 
     /// As an operator sees it.
@@ -38,6 +49,9 @@ impl Fault {
                 "see whether the store knows the user of its URL and the password, and lets this \
                  machine in",
             ),
+            Self::Cancelled(what) => {
+                Error::new(what, "try again, and see what the store is busy with")
+            }
             Self::Refused(what) => Error::new(
                 what,
                 "compare the URL, the layout and the store's own rights with docs/OPERATING.md",
@@ -61,6 +75,7 @@ impl From<Fault> for BatchFailure {
             Fault::Unreachable(what) => Self::Unreachable(what),
             Fault::LogInRefused(what) => Self::LogInRefused(what),
             Fault::Refused(what) => Self::Refused(what),
+            Fault::Cancelled(what) => Self::Cancelled(what),
         }
     }
 }

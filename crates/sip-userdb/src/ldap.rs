@@ -282,6 +282,9 @@ impl Client {
                 format!("{login} refused ({why})"),
                 "see whether the base is there and who may read it",
             ),
+            BatchFailure::Cancelled(why) => {
+                Error::new(format!("{login} broke it off ({why})"), "try again")
+            }
             BatchFailure::TimedOut => {
                 Error::new(format!("{login} did not answer in time"), "try again")
             }

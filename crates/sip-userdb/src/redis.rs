@@ -310,6 +310,9 @@ impl Client {
                 format!("{login} refused ({why})"),
                 "see what its user may do: docs/STORES.md lists the commands",
             ),
+            BatchFailure::Cancelled(why) => {
+                Error::new(format!("{login} broke it off ({why})"), "try again")
+            }
             BatchFailure::TimedOut => {
                 Error::new(format!("{login} did not answer in time"), "try again")
             }

@@ -121,7 +121,7 @@ pub struct Worker<E: Environment> {
     conn_acts: Vec<(ConnId, ConnAct)>,
     claims: Vec<alias::Claim>,
     ended_calls: Vec<u64>,
-    /// Cookies of sends that failed, and whether they were written.
+    /// Cookies of sends that failed, and what became of them.
     failed: Vec<(u64, SendFailure)>,
     /// Cookies of datagrams that came back.
     returned: Vec<u64>,

@@ -232,25 +232,29 @@ impl Ran {
             cpu_ns: end.cpu_ns,
             waited_for_cpu_ns: end.waited_ns,
         });
-        self.kernel_drops += end.sockets.udp_kernel_drops;
-        self.queue_drops += end.sockets.udp_queue_drops;
+        let before = end.before;
+        self.kernel_drops += end.sockets.udp_kernel_drops - before.kernel_drops;
+        self.queue_drops += end.sockets.udp_queue_drops - before.queue_drops;
         self.leaked.calls += end.live.calls as u64;
         self.leaked.requests += end.live.requests as u64;
         self.leaked.connections += end.connections as u64;
         let transactions = end.transactions;
         let sent = transactions.request_retransmitted
             + transactions.response_retransmitted
-            + end.agents.answers_retransmitted;
+            + end.agents.answers_retransmitted
+            - before.sent_again();
         let ours = ours_late.min(sent);
         // A response that comes again says that the request was not lost: its
         // first answer was late.
-        let late = transactions.response_absorbed.min(sent - ours);
+        let absorbed = transactions.response_absorbed - before.transactions.response_absorbed;
+        let late = absorbed.min(sent - ours);
         self.retransmissions.ours += ours;
         self.retransmissions.late += late;
         self.retransmissions.lost += sent - ours - late;
-        self.retransmissions.received += transactions.request_absorbed
-            + transactions.response_absorbed
-            + end.agents.acks_retransmitted;
+        self.retransmissions.received += transactions.request_absorbed + absorbed
+            - before.transactions.request_absorbed
+            + end.agents.acks_retransmitted
+            - before.agents.acks_retransmitted;
         for (name, count) in [
             ("challenges", end.agents.challenges),
             ("stray_responses", transactions.response_stray),

@@ -63,7 +63,7 @@ fn span(ends_s: (u64, u64), seconds: &[&Second]) -> Span {
         sum.max_us = sum.max_us.max(second.max_us);
         add(&mut sum.watched_cpu_ns, second.watched_cpu_ns);
         add(&mut sum.own_cpu_ns, second.own_cpu_ns);
-        if second.succeeded > 0 {
+        if second.has_delays() {
             span.p50_us += second.p50_us as f64;
             span.with_delay += 1.0;
         }

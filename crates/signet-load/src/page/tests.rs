@@ -1,5 +1,6 @@
 use measure::{Failure, Health, ProcessSecond, Second, Setup, Threshold, Watched, WatchedProcess};
 use roxmltree::{Document, ParsingOptions};
+use signet_page::chart::{Chart, Datum, Point};
 
 use super::*;
 
@@ -188,6 +189,23 @@ fn a_week_is_drawn_with_as_many_points_as_can_be_seen() {
     assert!(page.len() < 300_000, "{} bytes", page.len());
     assert!(page.contains("each point is 334 s"));
     assert!(page.contains("the longest was 9.00 s"), "no second is lost");
+}
+
+#[test]
+fn delays_are_of_the_seconds_in_which_they_were_known() {
+    // Calls are held for longer than this: none has ended, and their delays are known.
+    let mut result = result();
+    for second in &mut result.series {
+        (second.succeeded, second.failed) = (0, 0);
+    }
+    let figures = drawn::figures(&result);
+    let is_known = |point: &Point| !matches!(point.y, Datum::Missing(_));
+    let medians = figures.iter().find_map(|figure| match &figure.chart {
+        Chart::Lines(lines) => lines.lines.iter().find(|line| line.name == "median"),
+        _ => None,
+    });
+    let medians = medians.unwrap();
+    assert!(medians.points.iter().all(is_known), "{medians:?}");
 }
 
 #[test]

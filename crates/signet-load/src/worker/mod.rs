@@ -14,9 +14,10 @@ mod seats;
 mod setup;
 mod storm;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Duration;
 
 use measure::{Pacer, SecondPart};
@@ -91,6 +92,34 @@ enum Unsent {
     Request(RequestKey),
 }
 
+/// What was sent again and lost before the run began.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Before {
+    pub(crate) transactions: sip_txn::Counters,
+    pub(crate) agents: sip_dialog::Counters,
+    pub(crate) kernel_drops: u64,
+    pub(crate) queue_drops: u64,
+}
+
+impl Before {
+    fn of(agents: &UserAgents, net: &Net) -> Self {
+        let sockets = net.counters();
+        Self {
+            transactions: *agents.transaction_counters(),
+            agents: *agents.counters(),
+            kernel_drops: sockets.udp_kernel_drops,
+            queue_drops: sockets.udp_queue_drops,
+        }
+    }
+
+    /// Messages that were sent again.
+    pub(crate) const fn sent_again(&self) -> u64 {
+        self.transactions.request_retransmitted
+            + self.transactions.response_retransmitted
+            + self.agents.answers_retransmitted
+    }
+}
+
 /// Where the run stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -144,6 +173,10 @@ pub(crate) struct Worker {
     is_idle: bool,
     /// CPU time and waiting for a CPU when the run began, and when it ended.
     cpu: [CpuTime; 2],
+    /// What bringing the agents up has cost, which is none of the run's.
+    before: Before,
+    /// Seconds that the main thread has not taken yet.
+    untold: VecDeque<SecondPart>,
     /// Connections that have served, to be closed once what is for them is queued.
     closing: Vec<ConnId>,
     /// Seats whose connections have just come up, and from which address.
@@ -228,6 +261,8 @@ impl Worker {
             told_ns: 0,
             is_idle: false,
             cpu: [CpuTime::default(); 2],
+            before: Before::default(),
+            untold: VecDeque::new(),
             closing: Vec::new(),
             newly_open: Vec::new(),
             clock,
@@ -289,6 +324,8 @@ impl Worker {
                     self.start_ns = start_ns;
                     self.stage = Stage::Running;
                     self.cpu = [CpuTime::of_this_thread(); 2];
+                    self.before = Before::of(&self.agents, &self.net);
+                    self.record.begin();
                     self.plan_storm();
                 }
             }
@@ -352,13 +389,13 @@ impl Worker {
             if is_called_only {
                 return CALLED_DRAIN;
             }
-            // A transaction for the INVITE, one for its CANCEL or for the BYE,
-            // and what lies between them.
-            let transactions = Duration::from_millis(2 * 64 * settings.timers.t1_ms);
+            // What a call may ring, a transaction for its CANCEL or for the BYE, and what
+            // lies between them.
+            let transaction = Duration::from_millis(64 * settings.timers.t1_ms);
             settings.hold.longest()
-                + settings.answering.ring.longest()
+                + settings.answer_timeout.max(transaction)
                 + settings.connect_timeout
-                + transactions
+                + transaction
                 + Duration::from_secs(1)
         });
         let patience_ns = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);
@@ -367,6 +404,8 @@ impl Worker {
 
     /// What is under way now stays unfinished; connections are closed.
     fn close(&mut self, now_ns: u64) {
+        // The other side is told: it would ring and talk to nobody.
+        self.hang_up_all(now_ns);
         self.give_up_all();
         self.end_ns = now_ns;
         let [_, end] = &mut self.cpu;
@@ -428,8 +467,24 @@ impl Worker {
         } else {
             None
         };
-        let tick = self.tick(part);
-        let _ = self.reports.try_send(Report::Tick(Box::new(tick)));
+        self.untold.extend(part);
+        let mut has_told = false;
+        while let Some(part) = self.untold.pop_front() {
+            let tick = self.tick(Some(part));
+            if let Err(TrySendError::Full(Report::Tick(tick))) =
+                self.reports.try_send(Report::Tick(Box::new(tick)))
+            {
+                // Its second is told the next time.
+                self.untold.extend(tick.part);
+                self.untold.rotate_right(1);
+                return;
+            }
+            has_told = true;
+        }
+        if !has_told {
+            let tick = self.tick(None);
+            let _ = self.reports.try_send(Report::Tick(Box::new(tick)));
+        }
     }
 
     fn tick(&self, part: Option<SecondPart>) -> Tick {
@@ -446,9 +501,9 @@ impl Worker {
             called: self.record.called,
             called_causes: self.record.called_causes.clone(),
             answers: self.agents.answers().clone(),
-            retransmissions: sent_again(&self.agents),
-            kernel_drops: sockets.udp_kernel_drops,
-            queue_drops: sockets.udp_queue_drops,
+            retransmissions: sent_again(&self.agents) - self.before.sent_again(),
+            kernel_drops: sockets.udp_kernel_drops - self.before.kernel_drops,
+            queue_drops: sockets.udp_queue_drops - self.before.queue_drops,
             late_p99_us: self.record.lateness.actual_us(99.0),
             late_max_us: self.record.lateness.actual_us(100.0),
         }
@@ -456,8 +511,11 @@ impl Worker {
 
     fn conclude(mut self) -> Final {
         let part = self.record.second.finish(self.jobs.in_flight);
-        let tick = self.tick(Some(part));
-        let _ = self.reports.send(Report::Tick(Box::new(tick)));
+        self.untold.push_back(part);
+        while let Some(part) = self.untold.pop_front() {
+            let tick = self.tick(Some(part));
+            let _ = self.reports.send(Report::Tick(Box::new(tick)));
+        }
         let [begin, end] = self.cpu;
         Final {
             worker: self.role.number,
@@ -465,6 +523,7 @@ impl Worker {
             agents: *self.agents.counters(),
             answers: self.agents.answers().clone(),
             transactions: *self.agents.transaction_counters(),
+            before: self.before,
             live: self.agents.live(),
             connections: self.net.connection_count(),
             end_ns: self.end_ns.saturating_sub(self.start_ns),

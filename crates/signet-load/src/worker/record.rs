@@ -133,6 +133,12 @@ impl Recorder {
         }
     }
 
+    /// The run begins: what was sent again until now is none of its.
+    pub(crate) fn begin(&mut self) {
+        self.second = SecondRecorder::new();
+        self.ours_late = 0;
+    }
+
     /// What a handshake of the calling side came to.
     pub(crate) fn note_tls(&mut self, info: &TlsInfo) {
         note(&mut self.negotiated, info);

@@ -7,7 +7,7 @@ use sip_dialog::{Answers, Live};
 use sip_msg::{ListenerId, Target};
 use sip_net::Counters;
 
-use super::{CalledCounts, Recorder, Upkeep};
+use super::{Before, CalledCounts, Recorder, Upkeep};
 use crate::clock::Clock;
 use crate::settings::Settings;
 use crate::smime::Smime;
@@ -94,6 +94,8 @@ pub(crate) struct Final {
     /// The final responses given.
     pub(crate) answers: Answers,
     pub(crate) transactions: sip_txn::Counters,
+    /// How they stood when the run began.
+    pub(crate) before: Before,
     /// What was still alive when all had ended.
     pub(crate) live: Live,
     pub(crate) connections: usize,

@@ -222,13 +222,20 @@ impl Line {
         if !path.as_str().is_empty() {
             svg.path(&style(self.colour, self.nth), path.as_str(), "");
         }
-        if self.points.len() > MARKED_MAX {
-            return;
-        }
-        for (point, place) in self.points.iter().zip(&places) {
+        let is_known = |nth: Option<usize>| {
+            nth.and_then(|nth| places.get(nth))
+                .is_some_and(Option::is_some)
+        };
+        let are_many = places.iter().flatten().count() > MARKED_MAX;
+        for (nth, (point, place)) in self.points.iter().zip(&places).enumerate() {
             let (Some((value, interval)), Some(place)) = (point.y.known(), *place) else {
                 continue;
             };
+            // One that no line leads to has its mark however many there are: else it is not seen.
+            let is_on_a_line = is_known(nth.checked_sub(1)) || is_known(Some(nth + 1));
+            if are_many && is_on_a_line {
+                continue;
+            }
             if let Some((low, high)) = interval
                 && let (Some(low), Some(high)) = (up.at(low), up.at(high))
             {

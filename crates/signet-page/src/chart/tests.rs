@@ -378,6 +378,40 @@ fn a_line_has_a_gap_where_a_figure_is_missing_and_marks_of_its_own() {
 }
 
 #[test]
+fn a_figure_that_no_line_leads_to_is_seen_however_many_there_are() {
+    // A second with a figure, one without, and so on; the last two have one each.
+    let points: Vec<Point> = (0..201)
+        .map(|n| Point {
+            x: f64::from(n),
+            y: match n % 2 == 0 || n == 199 {
+                true => Datum::exact(1.0 + f64::from(n)),
+                false => Datum::Missing(String::new()),
+            },
+        })
+        .collect();
+    let line = Line {
+        name: "median".to_owned(),
+        colour: 0,
+        nth: 0,
+        is_hollow: false,
+        points,
+    };
+    let chart = Lines {
+        x: Axis::linear("s"),
+        y: Axis::linear("ms"),
+        lines: vec![line],
+    };
+    let drawn = figure(Chart::Lines(chart)).drawn(WIDE, "chart");
+    let document = Document::parse(&drawn).unwrap();
+    let marks = document
+        .descendants()
+        .filter(|node| node.attribute("class") == Some("mark f0 s0"))
+        .count();
+    // 0, 2, ... 196; the line leads through 198, 199 and 200. One more is the legend's.
+    assert!((99..=100).contains(&marks), "{marks}");
+}
+
+#[test]
 fn parts_of_a_stack_are_numbered_and_as_long_as_all() {
     let drawn =
         figure(Chart::Rows(stacked(&[30.0, 20.0, f64::NAN, 0.0, 50.0]))).drawn(WIDE, "chart");

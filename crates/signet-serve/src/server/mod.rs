@@ -281,13 +281,15 @@ impl Server {
                 },
             }
         }
-        self.drain(signals).await;
+        let had_enough = self.drain(signals).await;
+        let data = self.data.clone();
         // By a thread of its own: a disk or a database that hangs must not keep who has had enough
         // from ending it.
         let ended = tokio::task::spawn_blocking(move || self.end());
         tokio::select! {
             ended = ended => ended.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())),
-            () = signals.end() => {
+            () = enough(signals, had_enough) => {
+                announce::gone(&data);
                 crate::log::say_last(&Error::new(
                     "ended by another signal before everything was written",
                     "registrations that were answered are stored; call records and traces may lack their ends",
@@ -444,8 +446,8 @@ impl Server {
     }
 
     /// Waits until nothing is under way, as long as the configuration allows
-    /// or until a second signal comes.
-    async fn drain(&mut self, signals: &mut Signals) {
+    /// or until a second signal comes. Whether that came.
+    async fn drain(&mut self, signals: &mut Signals) -> bool {
         self.control.order(Phase::Draining);
         service_manager::stopping();
         let allowed = Duration::from_millis(self.config.drain_timeout_ms);
@@ -466,17 +468,17 @@ impl Server {
                 && under_way == 0
             {
                 tracing::info!("drained");
-                return;
+                return false;
             }
             tokio::select! {
                 () = tokio::time::sleep(DRAIN_STEP) => {}
                 () = tokio::time::sleep_until(deadline) => {
                     tracing::warn!("{under_way} requests had no answer yet when the time was up");
-                    return;
+                    return false;
                 }
                 () = signals.end() => {
                     tracing::warn!("{under_way} requests had no answer yet at the second signal");
-                    return;
+                    return true;
                 }
             }
         }
@@ -500,6 +502,15 @@ impl Server {
         tracing::info!(registrations = figures.saves, "ended");
         Ok(())
     }
+}
+
+/// Ends where the operator does not wait any longer for what is to be written: at the third signal.
+async fn enough(signals: &mut Signals, was_second: bool) {
+    if !was_second {
+        signals.end().await;
+        tracing::warn!("what is to be written is not written yet; another signal ends that too");
+    }
+    signals.end().await;
 }
 
 /// Ends a part of the server, and says so where that keeps the process from ending: whoever

@@ -1,7 +1,6 @@
 //! CANCEL processing (RFC 3261 16.10).
 
 use invariant::broken;
-use sip_limit::Verdict;
 use sip_msg::{HeaderName, Message, Method};
 use sip_txn::{ServerId, ServerState};
 
@@ -45,16 +44,8 @@ impl Shard {
             // state of all that it forwards, so nobody beyond it can know better. Nothing is kept
             // of it, since it comes past the gate from anybody: when it comes again it is
             // answered again.
-            let line = match self.verdict_on(now, sender, &request, out) {
-                Verdict::Served => StatusLine::refused(481, Reason::NothingToCancel),
-                Verdict::TooMany => StatusLine::refused(503, Reason::RefusedTooOften),
-                Verdict::Silence => {
-                    self.txns.release_server(cancel);
-                    self.pool.recycle(request);
-                    return;
-                }
-            };
-            self.refuse(now, sender, Some(cancel), request, line, out);
+            let line = StatusLine::refused(481, Reason::NothingToCancel);
+            self.refuse_owing(now, sender, Some(cancel), request, line, out);
             return;
         };
         // RFC 3261 16.10: "If a matching response context is found, the element MUST

@@ -244,13 +244,14 @@ impl Shard {
     pub(super) fn park_expired(&mut self, now: Now, park: ParkId, out: &mut Outputs) {
         match self.take_parked(now, park) {
             Some(Parked::Credential(job, _)) => {
+                self.lookups_ended += 1;
                 self.counters.lookups_expired += 1;
                 let refusal = gate_unavailable(&job.request, Reason::StoreTimeout, None);
                 self.counters.auth_failed(refusal.failure());
                 self.refuse_by_gate(now, job, &refusal, out);
             }
-            Some(Parked::Held(job, pending, until_ms)) => {
-                self.look_up(now, job, pending, Some(until_ms), out);
+            Some(Parked::Held(job, pending, held)) => {
+                self.look_up(now, job, pending, Some(held), out);
             }
             Some(Parked::Guess(job, refusal)) => self.refuse_by_gate(now, job, &refusal, out),
             Some(Parked::User(job)) => {

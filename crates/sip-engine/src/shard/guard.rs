@@ -7,12 +7,12 @@ use sip_msg::{Flow, Message};
 use sip_txn::ServerId;
 
 use crate::effect::{Effect, Limited, ParkId};
-use crate::park::{Job, Parked};
+use crate::park::{Held, Job, Parked};
 use crate::permit::{
     Gate, Pending, Permit, Refusal, bare_name, challenge_there, gate_unavailable, is_listed,
 };
 use crate::proxy::context::Owner;
-use crate::refusal::Reason;
+use crate::refusal::{Reason, StatusLine};
 use crate::sender::Sender;
 use crate::{Now, Outputs, Shard};
 
@@ -39,6 +39,9 @@ pub(super) fn origin(flow: &Flow) -> Origin {
     }
 }
 
+/// How long a request waits at most before it is looked at again that waits for other look-ups.
+const HELD_WAIT_MAX_MS: u64 = 640;
+
 impl Shard {
     /// How a refusal is answered.
     pub(super) fn verdict(
@@ -59,6 +62,44 @@ impl Shard {
             guard.refused_answer(now.mono_ms, &origin(&job.sender.flow), bytes)
         } else {
             self.verdict_on(now, &job.sender, &job.request, out)
+        }
+    }
+
+    /// What a refusal before the gate becomes: its sender owes for it. Nothing where there is to be
+    /// no answer.
+    pub(crate) fn owed(
+        &mut self,
+        now: Now,
+        sender: &Sender,
+        request: &Message,
+        line: StatusLine,
+        out: &mut Outputs,
+    ) -> Option<StatusLine> {
+        match self.verdict_on(now, sender, request, out) {
+            Verdict::Served => Some(line),
+            Verdict::TooMany => Some(StatusLine::refused(503, Reason::RefusedTooOften)),
+            Verdict::Silence => None,
+        }
+    }
+
+    /// Refuses what did not reach the gate, or is silent to whoever owes too much.
+    pub(crate) fn refuse_owing(
+        &mut self,
+        now: Now,
+        sender: &Sender,
+        server: Option<ServerId>,
+        request: Box<Message>,
+        line: StatusLine,
+        out: &mut Outputs,
+    ) {
+        match self.owed(now, sender, &request, line, out) {
+            Some(line) => self.refuse(now, sender, server, request, line, out),
+            None => {
+                if let Some(server) = server {
+                    self.txns.release_server(server);
+                }
+                self.pool.recycle(request);
+            }
         }
     }
 
@@ -93,17 +134,17 @@ impl Shard {
     }
 
     /// Looks up the stored credentials, unless there were too many failures. Where look-ups
-    /// under way fill the bound, the request waits for them, until `held_until_ms`.
+    /// under way fill the bound, the request waits for them; `held` is how it has until now.
     pub(super) fn look_up(
         &mut self,
         now: Now,
         job: Job,
         mut pending: Pending,
-        held_until_ms: Option<u64>,
+        held: Option<Held>,
         out: &mut Outputs,
     ) {
         let attempt = self.attempt(&job.sender.flow, &pending);
-        let attempt = match held_until_ms {
+        let attempt = match held {
             Some(_) => attempt.map(Attempt::held),
             None => attempt,
         };
@@ -113,7 +154,7 @@ impl Shard {
                 self.shared.guard.take_up(now.mono_ms, attempt)
             });
         let (max, timeout_ms) = self.lookup_bounds();
-        let until_ms = held_until_ms.unwrap_or(now.mono_ms + timeout_ms);
+        let until_ms = held.map_or(now.mono_ms + timeout_ms, |held| held.until_ms);
         if verdict == LookUp::Never {
             let gate = pending.refuse_unseen(&self.gate_context(now, &job.sender), &job.request);
             let gate = match of_answer(gate, attempt.as_ref()) {
@@ -124,8 +165,13 @@ impl Shard {
             return;
         }
         // Nobody has looked at his password: he is not to be told that it is wrong.
-        let is_late = verdict == LookUp::Later && now.mono_ms >= until_ms;
-        if is_late || self.parks.lookups() >= max {
+        let is_later = verdict == LookUp::Later;
+        let is_late = is_later && now.mono_ms >= until_ms;
+        let is_full = match is_later {
+            true => self.parks.held() >= max,
+            false => self.parks.lookups() >= max,
+        };
+        if is_late || is_full {
             if let LookUp::Now(reserved) = verdict {
                 self.shared.guard.looked_up(now.mono_ms, reserved);
             }
@@ -145,8 +191,23 @@ impl Shard {
             pending.until_ms = now.mono_ms + timeout_ms;
             self.ask_store(job, pending, out);
         } else {
-            let due_ms = now.mono_ms + LATER_MS;
-            self.park_job(job.server, Parked::Held(job, pending, until_ms), due_ms);
+            // Where none has ended meanwhile the store is slow, or silent, and need not be looked
+            // at all the time.
+            let ended = self.lookups_ended;
+            let wait_ms = match held {
+                Some(held) if held.ended == ended => (2 * held.wait_ms).min(HELD_WAIT_MAX_MS),
+                _ => LATER_MS,
+            };
+            let held = Held {
+                until_ms,
+                wait_ms,
+                ended,
+            };
+            self.park_job(
+                job.server,
+                Parked::Held(job, pending, held),
+                now.mono_ms + wait_ms,
+            );
         }
     }
 

@@ -180,7 +180,7 @@ impl Shard {
     ) {
         let Ok(routed) = preprocess(&request, &sender.flow, &self.own, &self.tokens) else {
             let line = StatusLine::refused(400, Reason::Malformed).saying("Malformed Route");
-            self.refuse(now, sender, server, request, line, out);
+            self.refuse_owing(now, sender, server, request, line, out);
             return;
         };
         let default = self.settings.proxy.max_breadth;
@@ -242,7 +242,7 @@ impl Shard {
             ..
         } = job;
         match reject {
-            Reject::Because(line) => self.refuse(now, &sender, server, request, line, out),
+            Reject::Because(line) => self.refuse_owing(now, &sender, server, request, line, out),
             Reject::ProxyRequire => {
                 let name = HeaderName::ProxyRequire;
                 self.refuse_extensions(now, &sender, server, request, name, out);
@@ -627,18 +627,9 @@ impl Shard {
             self.pool.recycle(message);
             return;
         }
-        let line = match self.verdict_on(now, sender, &message, out) {
-            Verdict::Served => {
-                StatusLine::refused(error.status(), Reason::Malformed).saying(error.reason())
-            }
-            Verdict::TooMany => StatusLine::refused(503, Reason::RefusedTooOften),
-            Verdict::Silence => {
-                self.pool.recycle(message);
-                return;
-            }
-        };
+        let line = StatusLine::refused(error.status(), Reason::Malformed).saying(error.reason());
         message.stamp_received(sender.flow.remote);
-        self.refuse(now, sender, None, message, line, out);
+        self.refuse_owing(now, sender, None, message, line, out);
     }
 }
 

@@ -51,7 +51,9 @@ impl<T> Queue<T> {
             return;
         };
         match failure {
-            BatchFailure::Refused(why) | BatchFailure::LogInRefused(why) => {
+            BatchFailure::Refused(why)
+            | BatchFailure::LogInRefused(why)
+            | BatchFailure::Cancelled(why) => {
                 self.breaker.heard(now_us, IT);
                 self.refused(&flight, &why);
             }

@@ -41,7 +41,7 @@ impl<T> Pipeline<T> {
         };
         if !is_whole {
             self.figures.failures[GARBLED] += 1;
-            self.refused(now_us, &flight);
+            self.refused(now_us, &flight, false);
             return;
         }
         if flight.is_probe {
@@ -85,11 +85,12 @@ impl<T> Pipeline<T> {
             return;
         };
         match failure {
-            BatchFailure::Refused(_) => {
+            BatchFailure::Refused(_) | BatchFailure::Cancelled(_) => {
                 self.figures.failures[REFUSED] += 1;
                 self.replicas.heard(now_us, flight.replica);
                 self.note_outage(now_us);
-                self.refused(now_us, &flight);
+                let may_do = matches!(failure, BatchFailure::Cancelled(_));
+                self.refused(now_us, &flight, may_do);
             }
             BatchFailure::Unreachable(_) => self.lost(now_us, &flight, UNREACHABLE),
             BatchFailure::LogInRefused(_) => self.lost(now_us, &flight, LOG_IN_REFUSED),
@@ -236,14 +237,26 @@ impl<T> Pipeline<T> {
     /// A store will not answer this statement. Its rows are asked one by one; a row that
     /// was alone is what it does not like, and the next of that name is asked alone. One that is
     /// to be asked alone may be in a statement with others all the same, where it was joined to
-    /// a later question: that says nothing of it.
-    fn refused(&mut self, now_us: u64, flight: &Flight) {
+    /// a later question: that says nothing of it. Where the store may answer the same statement the
+    /// next time (`may_do`), a row that was alone is asked for once more.
+    fn refused(&mut self, now_us: u64, flight: &Flight, may_do: bool) {
         if flight.is_probe {
             return;
         }
         self.refusals_in_row = self.refusals_in_row.saturating_add(1);
         let is_split = flight.rows > 1 && self.refusals_in_row <= REFUSALS_MAX;
         for &name in flight.lookups.iter().rev() {
+            let Some(lookup) = self.table.lookups.get_mut(name) else {
+                continue;
+            };
+            if flight.rows == 1 && may_do && !flight.is_verify && lookup.failures < RETRIES {
+                lookup.failures += 1;
+                if self.table.waiting(name) > 0 {
+                    self.figures.retried +=
+                        u64::from(self.table.again(name, true) == Again::Queued);
+                    continue;
+                }
+            }
             let Some(lookup) = self.table.lookups.get_mut(name) else {
                 continue;
             };

@@ -8,7 +8,7 @@ use socket2::SockRef;
 
 use super::Net;
 use super::pending_event::{PendingEvent, push_failure};
-use crate::stream::{Ending, Stage};
+use crate::stream::{Ending, Opened, Stage};
 use crate::{CloseReason, SendError};
 
 impl Net {
@@ -94,9 +94,10 @@ impl Net {
             counters.open_failed += 1;
             if !matches!(reason, CloseReason::Asked | CloseReason::Refused) {
                 let max_ms = self.shared.config.reopen_backoff_max_ms;
-                // A handshake fails for who was expected there, and for nobody else.
-                let is_by_name = reason == CloseReason::Handshake;
-                let name = conn.tls_name().filter(|_| is_by_name).cloned();
+                // A certificate is wrong for who was expected there, and for nobody else.
+                let is_unproved = |opened: &&Opened| opened.is_name_unproved;
+                let by_name = conn.opened.as_deref().filter(is_unproved);
+                let name = by_name.and_then(|opened| opened.tls_name.clone());
                 let peer = (conn.flow.transport, conn.flow.remote, name);
                 self.backoff.failed(peer, self.shared.now_ms, max_ms);
             }

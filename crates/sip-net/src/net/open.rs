@@ -95,6 +95,7 @@ impl Net {
             asked_for,
             was_open: false,
             tls_name: to.tls_name.clone().filter(|_| to.transport.is_secure()),
+            is_name_unproved: false,
             lane: match to.lane {
                 Lane::Nth(lane) => lane,
                 _ => 0,
@@ -248,6 +249,12 @@ impl Step {
             {
                 SendError::NoLocalPort
             }
+            // A firewall of this machine.
+            Self::Connect(error)
+                if matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES)) =>
+            {
+                SendError::Unsendable
+            }
             Self::Socket(_) | Self::Connect(_) => SendError::Closed(CloseReason::ConnectFailed),
         }
     }
@@ -324,6 +331,7 @@ mod tests {
                 SendError::NoLocalPort,
             ),
             (Step::Connect(of(libc::ECONNREFUSED)), refused),
+            (Step::Connect(of(libc::EPERM)), SendError::Unsendable),
             (Step::Connect(of(libc::ENETUNREACH)), refused),
             (Step::Socket(of(libc::EMFILE)), SendError::Full),
             (Step::Socket(of(libc::EAFNOSUPPORT)), refused),

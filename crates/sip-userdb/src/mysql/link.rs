@@ -267,11 +267,7 @@ async fn read(
 /// belongs to which question.
 fn unasked(payload: &[u8]) -> Fault {
     match payload.first() {
-        Some(0xff) => match super::login::refusal(payload) {
-            Fault::Refused(text) | Fault::LogInRefused(text) | Fault::Unreachable(text) => {
-                Fault::Unreachable(text)
-            }
-        },
+        Some(0xff) => Fault::Unreachable(super::login::refusal(payload).what().to_owned()),
         _ => Fault::Unreachable("the store answered what nobody asked".to_owned()),
     }
 }

@@ -279,16 +279,23 @@ pub(crate) fn refusal(payload: &[u8]) -> Fault {
     // This connection is of no use, and another may be: 1040 too many connections, 1047 a node of
     // Galera that is out of its cluster, 1053 and 1077 to 1079 shutdown, 1135 no thread for it,
     // 1203 and 1226 too many of this user's, 1243 and 1615 a statement that is prepared no more,
-    // 1927 and 3169 killed, 4031 idle for too long. 1317, 1969 and 3024 were cancelled, as by
-    // max_statement_time, 1205 waited for a lock and 1213 was rolled back: that is the server's
-    // state, and says nothing of the statement.
-    let is_over = [
-        1040, 1047, 1053, 1077, 1078, 1079, 1135, 1203, 1205, 1213, 1226, 1243, 1317, 1615, 1927,
-        1969, 3024, 3169, 4031,
-    ];
-    match is_over.contains(&code) {
-        true => Fault::Unreachable(told),
-        false => Fault::Refused(told),
+    // 1927 and 3169 killed, 4031 idle for too long. 1205 waited for a lock, 1213 was rolled back,
+    // and 1317, 1969 and 3024 were cancelled, as by max_statement_time.
+    match code {
+        1040
+        | 1047
+        | 1053
+        | 1077..=1079
+        | 1135
+        | 1203
+        | 1226
+        | 1243
+        | 1615
+        | 1927
+        | 3169
+        | 4031 => Fault::Unreachable(told),
+        1205 | 1213 | 1317 | 1969 | 3024 => Fault::Cancelled(told),
+        _ => Fault::Refused(told),
     }
 }
 

@@ -103,10 +103,9 @@ async fn keep_listening(connector: Connector, config: Config, heard: Rc<Heard>) 
                     backoff = BACKOFF_MIN;
                 }
             }
-            Err(Fault::Unreachable(why) | Fault::LogInRefused(why) | Fault::Refused(why))
-                if !is_known_broken =>
-            {
+            Err(fault) if !is_known_broken => {
                 is_known_broken = true;
+                let why = fault.what();
                 tracing::warn!(
                     "the PostgreSQL at {connector} announces no changes ({why}): changed users are \
                      known when what is kept of them expires"
@@ -151,7 +150,8 @@ async fn listen(connector: &Connector, config: &Config, heard: &Heard) -> Result
     let began = Instant::now();
     heard.push(Changed::Everything);
     // The client is kept until then: without it the connection would end.
-    let (Fault::Unreachable(why) | Fault::LogInRefused(why) | Fault::Refused(why)) = messages.await;
+    let fault = messages.await;
+    let why = fault.what();
     tracing::debug!("the PostgreSQL at {connector} no longer announces changes: {why}");
     Ok(began.elapsed())
 }

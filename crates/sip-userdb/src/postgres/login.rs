@@ -193,14 +193,18 @@ pub(crate) fn fault(error: &Error) -> Fault {
             saying(said.message().as_bytes())
         );
         // This connection is of no use, and another may be: 53 has no room, 57P is shut down,
-        // 08 lost it; 26000 and 0A000 have a statement that is prepared no more. 57014 was
-        // cancelled, as by statement_timeout, 55P03 waited for a lock, and class 40 was rolled
-        // back, as where a standby applies what a statement reads: that is the server's
-        // state, and says nothing of the statement.
-        let is_over = ["53", "57P", "08", "26000", "0A000", "57014", "55P03", "40"];
-        return match is_over.iter().any(|class| code.starts_with(class)) {
-            true => Fault::Unreachable(told),
-            false => Fault::Refused(told),
+        // 08 lost it; 26000 and 0A000 have a statement that is prepared no more.
+        let is_over = ["53", "57P", "08", "26000", "0A000"];
+        // 57014 was cancelled, as by statement_timeout, 55P03 waited for a lock, and class 40 was
+        // rolled back, as where a standby applies what a statement reads.
+        let is_broken_off = ["57014", "55P03", "40"];
+        let is_of = |classes: &[&str]| classes.iter().any(|class| code.starts_with(class));
+        return if is_of(&is_over) {
+            Fault::Unreachable(told)
+        } else if is_of(&is_broken_off) {
+            Fault::Cancelled(told)
+        } else {
+            Fault::Refused(told)
         };
     }
     let why = std::error::Error::source(error);

@@ -201,7 +201,8 @@ fn text_of(failure: &BatchFailure) -> &str {
     match failure {
         BatchFailure::Unreachable(why)
         | BatchFailure::LogInRefused(why)
-        | BatchFailure::Refused(why) => why,
+        | BatchFailure::Refused(why)
+        | BatchFailure::Cancelled(why) => why,
         BatchFailure::TimedOut => "no answer in time",
     }
 }

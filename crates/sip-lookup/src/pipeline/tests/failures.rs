@@ -58,6 +58,35 @@ fn one_name_that_the_store_cannot_bear_fails_nobody_else() {
 }
 
 #[test]
+fn what_a_store_breaks_off_is_asked_once_more_and_fails_nobody_else() {
+    let broken_off = || BatchFailure::Cancelled("statement timeout".into());
+    let mut rig = Rig::new(PipelineConfig {
+        failures_max: 1,
+        ..fixed(0, 10, 10)
+    });
+    for (tag, name) in ["slow", "bob"].iter().enumerate() {
+        rig.ask(tag as u32, name);
+    }
+    let both = rig.batch_of(&["slow", "bob"]);
+    rig.fail(both, broken_off());
+    let slow = rig.batch_of(&["slow"]);
+    let bob = rig.batch_of(&["bob"]);
+    rig.rows(bob, vec![row("bob")]);
+    rig.fail(slow, broken_off());
+    let slow = rig.batch_of(&["slow"]);
+    rig.fail(slow, broken_off());
+    assert_eq!(rig.answers(), [(1, secret("bob")), (0, NO_ADVICE)]);
+    assert!(rig.pipeline.replicas.healthy().is_some(), "it is there");
+    // One that was alone may be answered the next time.
+    rig.ask(2, "carol");
+    let carol = rig.batch_of(&["carol"]);
+    rig.fail(carol, broken_off());
+    let carol = rig.batch_of(&["carol"]);
+    rig.rows(carol, vec![row("carol")]);
+    assert_eq!(rig.answers(), [(2, secret("carol"))]);
+}
+
+#[test]
 fn who_was_in_two_statements_that_were_refused_is_asked_alone() {
     let mut rig = Rig::new(fixed(0, 10, 10));
     rig.ask(1, "alice");

@@ -127,6 +127,9 @@ impl Net {
             CloseReason::Handshake
         };
         self.tally(id, |tally| tally.count_failed(&error));
+        if let Some(opened) = self.conns.get_mut(id).and_then(|conn| conn.opened.as_mut()) {
+            opened.is_name_unproved = error.failure == HandshakeFailure::BadCertificate;
+        }
         self.pending_events
             .push_back(PendingEvent::HandshakeFailed(id, error));
         self.drop_conn(id, reason);

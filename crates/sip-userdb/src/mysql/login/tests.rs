@@ -133,7 +133,7 @@ fn what_a_server_cancels_is_no_refusal_of_the_statement() {
     };
     // Lock wait, deadlock, interrupted, and out of time as MariaDB and MySQL say it.
     for code in [1205, 1213, 1317, 1969, 3024] {
-        assert!(matches!(said(code), Fault::Unreachable(why) if why.contains("it says so")));
+        assert!(matches!(said(code), Fault::Cancelled(why) if why.contains("it says so")));
     }
     // No such table, and a syntax that it does not know.
     for code in [1146, 1064] {
