@@ -125,8 +125,6 @@ pub struct Shard {
     memory_pressure: f64,
     /// What is let in while the worker falls behind.
     overload: sip_limit::Gate,
-    /// How many look-ups of credentials have ended.
-    pub(crate) lookups_ended: u64,
     /// When wrong credentials are refused at the earliest.
     floor: floor::Floor,
     pub(crate) room: Room,
@@ -187,7 +185,6 @@ impl Shard {
             strip: Vec::new(),
             granted: Vec::new(),
             fired: Vec::new(),
-            lookups_ended: 0,
             is_our_failure: false,
             refuses_calls: false,
             memory_pressure: 0.0,
@@ -362,7 +359,6 @@ impl Shard {
     ) {
         match self.parks.take(park, &mut self.wheel) {
             Some(Parked::Credential(job, mut pending)) => {
-                self.lookups_ended += 1;
                 let reserved = std::mem::take(&mut pending.reserved);
                 let attempt = self.attempt(&job.sender.flow, &pending);
                 let told_ms = self.refusals_told_ms(now, &pending, &answer);

@@ -121,9 +121,10 @@ fn a_long_list_of_extensions_is_refused_by_no_longer_an_answer() {
     for (method, uri, name) in [
         ("INVITE", "sip:bob@example.com", "Proxy-Require"),
         ("OPTIONS", "sip:example.org", "Require"),
+        ("REGISTER", "sip:example.org", "Require"),
     ] {
         let request = request(method, uri, Transport::Udp).with(&format!("{name}: {tags}\r\n"));
-        let answer = refused(&request, Transport::Udp);
+        let answer = only(bed().receive(&alice(Transport::Udp), &request.text()));
         assert_eq!(answer.status(), 420);
         assert_eq!(answer.all(HeaderName::Unsupported).len(), 200);
         let (out, sent) = (answer.text.len(), request.text().len());

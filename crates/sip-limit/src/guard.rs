@@ -189,6 +189,7 @@ pub struct Guard {
     refusals_limited: AtomicU64,
     sources_shut: AtomicU64,
     guesses_refused: AtomicU64,
+    looked_up: AtomicU64,
 }
 
 /// What was wished of the log since the start.
@@ -266,6 +267,7 @@ impl Guard {
             refusals_limited: AtomicU64::new(0),
             sources_shut: AtomicU64::new(0),
             guesses_refused: AtomicU64::new(0),
+            looked_up: AtomicU64::new(0),
         }
     }
 
@@ -437,13 +439,13 @@ impl Guard {
             // The whole of one more failure must find room.
             let failed = table.debt(hash, now_ms) + ONE;
             if failed > max * ONE {
-                self.looked_up(now_ms, reserved);
+                self.give_back(now_ms, &reserved);
                 return LookUp::Never;
             }
             let under_way = self.under_way.charge(hash, now_ms, ONE, u64::MAX);
             *slot = hash;
             if failed - ONE + under_way > max * ONE {
-                self.looked_up(now_ms, reserved);
+                self.give_back(now_ms, &reserved);
                 return LookUp::Later;
             }
         }
@@ -453,9 +455,22 @@ impl Guard {
     /// A look-up has ended: gives its reservations back. A failure is charged before
     /// ([`Guard::failed`]), or another thread could see neither.
     pub fn looked_up(&self, now_ms: u64, reserved: Reserved) {
-        for hash in reserved.0.into_iter().filter(|hash| *hash != 0) {
-            self.under_way.forgive(hash, now_ms, ONE);
+        if reserved != Reserved::default() {
+            self.give_back(now_ms, &reserved);
+            self.looked_up.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    fn give_back(&self, now_ms: u64, reserved: &Reserved) {
+        for hash in reserved.0.iter().filter(|hash| **hash != 0) {
+            self.under_way.forgive(*hash, now_ms, ONE);
+        }
+    }
+
+    /// How many look-ups that had something reserved have ended: whoever waits for room sees
+    /// whether others move.
+    pub fn looked_up_count(&self) -> u64 {
+        self.looked_up.load(Ordering::Relaxed)
     }
 
     /// The credentials were wrong: for how many milliseconds the answer is delayed.

@@ -43,7 +43,7 @@ pub(crate) struct Opened {
     pub(crate) was_open: bool,
     /// The name under which it was opened.
     pub(crate) tls_name: Option<Arc<str>>,
-    /// Whether who answered has shown a certificate that does not prove it.
+    /// Whether who answered has not proved it, or does not know it.
     pub(crate) is_name_unproved: bool,
     /// Which of several to its peer it is; 0 is the one that all share.
     pub(crate) lane: u8,

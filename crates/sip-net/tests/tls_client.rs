@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::common::openssl::{Dir, Openssl};
-use crate::common::{Bench, handshake_failed, named, opened, request, tls_client};
-use sip_msg::{ConnId, Target};
+use crate::common::{Bench, any_port, handshake_failed, named, opened, request, tls_client};
+use sip_msg::{ConnId, Target, Transport};
+use sip_net::{ListenerConfig, NetConfig};
 use sip_tls::testing::{KeyKind, TestCa};
 use sip_tls::{
-    CertificateFault, ClientAuth, ClientResumption, ClientTls, ClientTlsConfig, HandshakeFailure,
-    Resumption, ServerTlsConfig, TlsInfo, TlsVersion,
+    CertificateFault, ClientAuth, ClientResumption, ClientTls, ClientTlsConfig, HandshakeConfig,
+    HandshakeFailure, HandshakePool, Resumption, ServerTlsConfig, TlsInfo, TlsVersion,
 };
 
 struct World {
@@ -404,4 +405,43 @@ fn a_server_is_believed_only_with_a_reason() {
             .to_string()
             .contains("give roots, or trust anyone")
     );
+}
+
+/// Who is asked for a name that he does not know may say so in any way, and is no worse reached by
+/// another.
+#[test]
+fn a_name_that_is_not_known_there_holds_off_no_other() {
+    let ca = TestCa::new();
+    // unrecognized_name, handshake_failure (RFC 8446 6.2), and no word.
+    for said in [&[21, 3, 3, 0, 2, 2, 112][..], &[21, 3, 3, 0, 2, 2, 40], &[]] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        let thread = std::thread::spawn(move || {
+            for _ in 0..2 {
+                let (mut peer, _) = listener.accept().unwrap();
+                let _ = std::io::Read::read(&mut peer, &mut [0; 4_096]);
+                let _ = std::io::Write::write_all(&mut peer, said);
+            }
+        });
+        let tls = ClientTlsConfig::new().roots_pem(&[ca.root_pem().as_bytes()]);
+        let config = NetConfig {
+            client_tls: Some(Arc::new(tls.unwrap().build().unwrap())),
+            handshakes: Some(HandshakePool::start(HandshakeConfig::default()).unwrap()),
+            reopen_backoff_max_ms: 60_000,
+            ..NetConfig::default()
+        };
+        let outbound = ListenerConfig::outbound(Transport::Tls, any_port("127.0.0.1"));
+        let mut client = Bench::new(&[outbound], config);
+        for name in ["evil.example", "gw.example"] {
+            client.net.send(&named(addr, name), &request("hello"), 1);
+            client.until(handshake_failed);
+        }
+        assert_eq!(client.net.counters().open_backoffs, 0);
+        // The same name waits.
+        client
+            .net
+            .send(&named(addr, "gw.example"), &request("hello"), 2);
+        assert_eq!(client.net.counters().open_backoffs, 1);
+        thread.join().unwrap();
+    }
 }

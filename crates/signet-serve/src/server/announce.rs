@@ -65,6 +65,18 @@ pub(super) fn gone(data: &DataDir) {
     let _ = std::fs::remove_file(data.file(FILE));
 }
 
+/// The same where the disk may hang: it is waited for a little and no longer.
+pub(super) fn gone_if_it_can(data: DataDir) {
+    let (done, is_done) = sync_channel(1);
+    let started = std::thread::Builder::new().spawn(move || {
+        gone(&data);
+        let _ = done.send(());
+    });
+    if started.is_ok() {
+        let _ = is_done.recv_timeout(TOLD);
+    }
+}
+
 /// Tells the operator what runs and what to type next. By a thread of its own, because a pipe or
 /// terminal that nobody reads would keep the server from being reloaded and ended.
 pub(super) fn next_steps(server: &Server, metrics: Option<SocketAddr>) {

@@ -289,11 +289,11 @@ impl Server {
         tokio::select! {
             ended = ended => ended.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())),
             () = enough(signals, had_enough) => {
-                announce::gone(&data);
                 crate::log::say_last(&Error::new(
                     "ended by another signal before everything was written",
                     "registrations that were answered are stored; call records and traces may lack their ends",
                 ));
+                announce::gone_if_it_can(data);
                 std::process::exit(0);
             }
         }

@@ -93,9 +93,9 @@ impl Answer<'_> {
             // RFC 3261 8.2.2.3: "The UAS MUST add an Unsupported header field, and list in it those options it
             // does not understand amongst those in the Require header field of the request."
             Refused::BadExtension => {
-                for tag in unsupported(request) {
-                    writer.header("Unsupported", tag);
-                }
+                // In one line: one for each would make the answer longer than the request.
+                let tags: Vec<&[u8]> = unsupported(request).collect();
+                writer.header("Unsupported", &tags.join(&b","[..]));
             }
             // RFC 3261 10.3: "This response MUST contain a Min-Expires header field that states the minimum
             // expiration interval the registrar is willing to honor."

@@ -244,7 +244,6 @@ impl Shard {
     pub(super) fn park_expired(&mut self, now: Now, park: ParkId, out: &mut Outputs) {
         match self.take_parked(now, park) {
             Some(Parked::Credential(job, _)) => {
-                self.lookups_ended += 1;
                 self.counters.lookups_expired += 1;
                 let refusal = gate_unavailable(&job.request, Reason::StoreTimeout, None);
                 self.counters.auth_failed(refusal.failure());

@@ -165,16 +165,23 @@ impl Shard {
             return;
         }
         // Nobody has looked at his password: he is not to be told that it is wrong.
-        let is_later = verdict == LookUp::Later;
-        let is_late = is_later && now.mono_ms >= until_ms;
-        let is_full = match is_later {
-            true => self.parks.held() >= max,
-            false => self.parks.lookups() >= max,
+        let is_full = self.parks.lookups() >= max;
+        // Whose turn has come, and for whom there is no room yet, goes on waiting.
+        let waits = match &verdict {
+            LookUp::Later => true,
+            _ => is_full && held.is_some(),
         };
-        if is_late || is_full {
-            if let LookUp::Now(reserved) = verdict {
-                self.shared.guard.looked_up(now.mono_ms, reserved);
+        if let LookUp::Now(reserved) = verdict {
+            if !waits && !is_full {
+                pending.reserved = reserved;
+                pending.asked_ms = now.mono_ms;
+                pending.until_ms = now.mono_ms + timeout_ms;
+                return self.ask_store(job, pending, out);
             }
+            self.shared.guard.looked_up(now.mono_ms, reserved);
+        }
+        let is_late = waits && now.mono_ms >= until_ms;
+        if is_late || !waits || self.parks.held() >= max {
             let counter = match is_late {
                 true => &mut self.counters.lookups_expired,
                 false => &mut self.counters.lookups_full,
@@ -185,30 +192,20 @@ impl Shard {
             self.refuse_by_gate(now, job, &refusal, out);
             return;
         }
-        if let LookUp::Now(reserved) = verdict {
-            pending.reserved = reserved;
-            pending.asked_ms = now.mono_ms;
-            pending.until_ms = now.mono_ms + timeout_ms;
-            self.ask_store(job, pending, out);
-        } else {
-            // Where none has ended meanwhile the store is slow, or silent, and need not be looked
-            // at all the time.
-            let ended = self.lookups_ended;
-            let wait_ms = match held {
-                Some(held) if held.ended == ended => (2 * held.wait_ms).min(HELD_WAIT_MAX_MS),
-                _ => LATER_MS,
-            };
-            let held = Held {
-                until_ms,
-                wait_ms,
-                ended,
-            };
-            self.park_job(
-                job.server,
-                Parked::Held(job, pending, held),
-                now.mono_ms + wait_ms,
-            );
-        }
+        // Where none has ended meanwhile the store is slow, or silent, and need not be looked
+        // at all the time.
+        let ended = self.shared.guard.looked_up_count();
+        let wait_ms = match held {
+            Some(held) if held.ended == ended => (2 * held.wait_ms).min(HELD_WAIT_MAX_MS),
+            _ => LATER_MS,
+        };
+        let held = Held {
+            until_ms,
+            wait_ms,
+            ended,
+        };
+        let due_ms = (now.mono_ms + wait_ms).min(until_ms);
+        self.park_job(job.server, Parked::Held(job, pending, held), due_ms);
     }
 
     /// Asks the store, and parks the request until it answers or the time is up.

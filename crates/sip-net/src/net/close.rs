@@ -94,7 +94,7 @@ impl Net {
             counters.open_failed += 1;
             if !matches!(reason, CloseReason::Asked | CloseReason::Refused) {
                 let max_ms = self.shared.config.reopen_backoff_max_ms;
-                // A certificate is wrong for who was expected there, and for nobody else.
+                // A name that is not known there holds off nobody else's.
                 let is_unproved = |opened: &&Opened| opened.is_name_unproved;
                 let by_name = conn.opened.as_deref().filter(is_unproved);
                 let name = by_name.and_then(|opened| opened.tls_name.clone());

@@ -87,6 +87,27 @@ fn what_a_store_breaks_off_is_asked_once_more_and_fails_nobody_else() {
 }
 
 #[test]
+fn a_replica_that_breaks_everything_off_is_left_for_the_next() {
+    let broken_off = || BatchFailure::Cancelled("canceled on standby".into());
+    let mut rig = Rig::new(PipelineConfig {
+        replicas: 2,
+        ..fixed(0, 10, 10)
+    });
+    let mut answered = 0;
+    for tag in 0..10 {
+        rig.ask(tag, &format!("user{tag}"));
+        while let Some(batch) = rig.batch() {
+            match batch.replica {
+                Replica(0) => rig.fail(batch.id, broken_off()),
+                _ => rig.rows(batch.id, vec![row("user")]),
+            }
+        }
+        answered += rig.answers().iter().filter(|(_, of)| of.is_ok()).count();
+    }
+    assert!(answered >= 8, "{answered} of ten");
+}
+
+#[test]
 fn who_was_in_two_statements_that_were_refused_is_asked_alone() {
     let mut rig = Rig::new(fixed(0, 10, 10));
     rig.ask(1, "alice");

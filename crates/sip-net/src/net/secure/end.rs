@@ -128,7 +128,7 @@ impl Net {
         };
         self.tally(id, |tally| tally.count_failed(&error));
         if let Some(opened) = self.conns.get_mut(id).and_then(|conn| conn.opened.as_mut()) {
-            opened.is_name_unproved = error.failure == HandshakeFailure::BadCertificate;
+            opened.is_name_unproved = is_of_the_name(error.failure);
         }
         self.pending_events
             .push_back(PendingEvent::HandshakeFailed(id, error));
@@ -148,5 +148,20 @@ impl Net {
         } else if let Some(listener) = self.listeners.get_mut(usize::from(listener.0)) {
             count(&mut listener.counters.tls);
         }
+    }
+}
+
+/// Whether a failure may be of the name that was asked for, and another one be served well: a
+/// certificate that does not prove it, and whatever a server says or does to a name that it does
+/// not know.
+const fn is_of_the_name(failure: HandshakeFailure) -> bool {
+    match failure {
+        HandshakeFailure::BadCertificate
+        | HandshakeFailure::Incompatible
+        | HandshakeFailure::Broken
+        | HandshakeFailure::Cut => true,
+        HandshakeFailure::TimedOut
+        | HandshakeFailure::CertificateRefused
+        | HandshakeFailure::Refused => false,
     }
 }
