@@ -461,7 +461,8 @@ impl Guard {
         }
     }
 
-    fn give_back(&self, now_ms: u64, reserved: &Reserved) {
+    /// Gives the reservations of a look-up back that was not made.
+    pub fn give_back(&self, now_ms: u64, reserved: &Reserved) {
         for hash in reserved.0.iter().filter(|hash| **hash != 0) {
             self.under_way.forgive(*hash, now_ms, ONE);
         }

@@ -113,8 +113,6 @@ pub struct Pipeline<T> {
     /// What a replica that is away is tried with.
     probe: Option<Rows>,
     refusals_in_row: u32,
-    /// Statements that were broken off, and no answer between.
-    broken_off_in_row: u32,
     /// Questions may have come, in [`Mode::Blocking`], that did not join.
     has_unjoined: bool,
     is_outage: bool,
@@ -148,7 +146,6 @@ impl<T> Pipeline<T> {
             next_tick_us: now_us,
             probe: None,
             refusals_in_row: 0,
-            broken_off_in_row: 0,
             has_unjoined: is_blocking(&config),
             is_outage: false,
             answers: VecDeque::new(),

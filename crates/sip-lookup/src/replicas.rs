@@ -50,7 +50,12 @@ struct State {
     open_since_us: Option<u64>,
     next_probe_us: u64,
     probes: u32,
+    /// Statements that it has broken off, and none that it has answered between.
+    broken_off: u32,
 }
+
+/// Statements that a replica has broken off in a row, after which the next one counts as lost.
+const BROKEN_OFF_MAX: u32 = 4;
 
 /// All replicas.
 #[derive(Debug)]
@@ -139,6 +144,26 @@ impl Replicas {
         if let Some(state) = self.states.get_mut(replica.0) {
             state.probes = state.probes.saturating_sub(1);
         }
+    }
+
+    /// A replica has broken a statement off.
+    pub fn broke_off(&mut self, replica: Replica) {
+        if let Some(state) = self.states.get_mut(replica.0) {
+            state.broken_off = state.broken_off.saturating_add(1);
+        }
+    }
+
+    /// A replica has answered a statement that somebody waits for.
+    pub fn answered(&mut self, replica: Replica) {
+        if let Some(state) = self.states.get_mut(replica.0) {
+            state.broken_off = 0;
+        }
+    }
+
+    /// Whether a replica is there and does nothing.
+    pub fn breaks_all_off(&self, replica: Replica) -> bool {
+        let state = self.states.get(replica.0);
+        state.is_some_and(|state| state.broken_off >= BROKEN_OFF_MAX)
     }
 
     /// It said something.

@@ -178,7 +178,7 @@ impl Shard {
                 pending.until_ms = now.mono_ms + timeout_ms;
                 return self.ask_store(job, pending, out);
             }
-            self.shared.guard.looked_up(now.mono_ms, reserved);
+            self.shared.guard.give_back(now.mono_ms, &reserved);
         }
         let is_late = waits && now.mono_ms >= until_ms;
         if is_late || !waits || self.parks.held() >= max {

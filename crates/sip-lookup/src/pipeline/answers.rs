@@ -21,8 +21,6 @@ const RETRIES: u8 = 1;
 /// Statements refused in a row, after which it is not their rows: they are not asked again
 /// one by one.
 const REFUSALS_MAX: u32 = 128;
-/// Statements that were broken off in a row, after which the next one counts as lost.
-const BROKEN_OFF_MAX: u32 = 4;
 const NO_ADVICE: Unavailable = Unavailable {
     retry_after_s: None,
 };
@@ -50,7 +48,7 @@ impl<T> Pipeline<T> {
             return;
         }
         self.refusals_in_row = 0;
-        self.broken_off_in_row = 0;
+        self.replicas.answered(flight.replica);
         self.figures.answered += 1;
         self.figures.round_trip_us += now_us.saturating_sub(flight.sent_us);
         self.tuner.handle_answer(
@@ -90,7 +88,7 @@ impl<T> Pipeline<T> {
         match failure {
             // One that breaks everything off is of no more use than one that is away.
             BatchFailure::Cancelled(_)
-                if !flight.is_probe && self.broken_off_in_row >= BROKEN_OFF_MAX =>
+                if !flight.is_probe && self.replicas.breaks_all_off(flight.replica) =>
             {
                 self.lost(now_us, &flight, REFUSED);
             }
@@ -99,7 +97,9 @@ impl<T> Pipeline<T> {
                 self.replicas.heard(now_us, flight.replica);
                 self.note_outage(now_us);
                 let may_do = matches!(failure, BatchFailure::Cancelled(_));
-                self.broken_off_in_row += u32::from(may_do);
+                if may_do {
+                    self.replicas.broke_off(flight.replica);
+                }
                 self.refused(now_us, &flight, may_do);
             }
             BatchFailure::Unreachable(_) => self.lost(now_us, &flight, UNREACHABLE),
