@@ -9,7 +9,7 @@ use measure::{
 use sip_dialog::Answers;
 use sip_msg::{Method, Transport};
 
-use crate::worker::{CalledCounts, Final, Recorder, StormCounts, Upkeep, add_to};
+use crate::worker::{CalledCounts, Final, Recorder, StormCounts, Upkeep, add_to, sum_sent_again};
 
 /// How a run stands.
 #[derive(Clone, Debug)]
@@ -239,10 +239,7 @@ impl Ran {
         self.leaked.requests += end.live.requests as u64;
         self.leaked.connections += end.connections as u64;
         let transactions = end.transactions;
-        let sent = transactions.request_retransmitted
-            + transactions.response_retransmitted
-            + end.agents.answers_retransmitted
-            - before.sent_again();
+        let sent = sum_sent_again(&transactions, &end.agents) - before.sent_again();
         let ours = ours_late.min(sent);
         // A response that comes again says that the request was not lost: its
         // first answer was late.

@@ -160,8 +160,15 @@ impl Worker {
 
 /// Messages that these agents sent again.
 pub(super) fn sent_again(agents: &UserAgents) -> u64 {
-    let transactions = agents.transaction_counters();
+    sum_sent_again(agents.transaction_counters(), agents.counters())
+}
+
+/// The same by their counters.
+pub(crate) const fn sum_sent_again(
+    transactions: &sip_txn::Counters,
+    agents: &sip_dialog::Counters,
+) -> u64 {
     transactions.request_retransmitted
         + transactions.response_retransmitted
-        + agents.counters().answers_retransmitted
+        + agents.answers_retransmitted
 }

@@ -33,6 +33,7 @@ use crate::settings::{Close, Lifetime};
 use crate::smime::now_unix_s;
 use crate::tls::Client;
 use exchange::sent_again;
+pub(crate) use exchange::sum_sent_again;
 use jobs::Jobs;
 pub use record::{CalledCounts, Upkeep};
 pub(crate) use record::{Recorder, add_to};
@@ -114,9 +115,7 @@ impl Before {
 
     /// Messages that were sent again.
     pub(crate) const fn sent_again(&self) -> u64 {
-        self.transactions.request_retransmitted
-            + self.transactions.response_retransmitted
-            + self.agents.answers_retransmitted
+        sum_sent_again(&self.transactions, &self.agents)
     }
 }
 

@@ -85,8 +85,20 @@ fn packets_are_priced_and_statements_answered() {
         "{told}"
     );
     let words = ["bed", "run", text(&file), "--out", text(&out)];
-    let told = succeed(&words, "");
-    assert!(told.contains("record.html"), "{told}");
+    // Beside other tests it may not be decided, and then the page says that something else ran: it
+    // is run again, and one of five must be decided.
+    let answered = (0..5).any(|_| {
+        let _ = fs::remove_dir_all(&out);
+        let told = succeed(&words, "");
+        assert!(told.contains("record.html"), "{told}");
+        let page = fs::read_to_string(out.join("record.html")).unwrap();
+        let is_yes = page.contains("<strong>yes</strong>");
+        let is_undecided = page.contains("<strong>not decided</strong>")
+            && page.contains("other programs had the core for");
+        assert!(is_yes || is_undecided, "{page}");
+        is_yes
+    });
+    assert!(answered, "a larger packet costs more");
     let record = fs::read_to_string(out.join("record.json")).unwrap();
     let record: serde_json::Value = serde_json::from_str(&record).unwrap();
     assert_eq!(
@@ -95,13 +107,6 @@ fn packets_are_priced_and_statements_answered() {
     );
     assert!(!record["packets"]["items"].as_array().unwrap().is_empty());
     let page = fs::read_to_string(out.join("record.html")).unwrap();
-    // Beside other tests it may not be decided; then the page says that something else ran.
-    let is_undecided = page.contains("<strong>not decided</strong>")
-        && page.contains("other programs had the core for");
-    assert!(
-        page.contains("<strong>yes</strong>") || is_undecided,
-        "{page}"
-    );
     assert!(page.contains("Table 12.") && page.contains("Table 14."));
     // The folder's page is drawn anew from the record alone.
     fs::remove_file(out.join("record.html")).unwrap();

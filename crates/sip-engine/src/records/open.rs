@@ -90,9 +90,9 @@ impl Open {
         }
     }
 
-    /// Where the other side of the dialog is than the one that sent this.
-    fn other_end(&self, request: &Message) -> Option<End> {
-        match self.sender(request) {
+    /// Where the other side of the dialog is than this one.
+    fn other_end(&self, side: EndedBy) -> Option<End> {
+        match side {
             EndedBy::Caller => self.record.callee_end,
             _ => Some(self.record.caller_end),
         }
@@ -260,7 +260,7 @@ impl OpenCalls {
             && let Some(open) = self.entries.get_mut(&id)
         {
             if by == Refresher::Names {
-                if open.other_end(request).is_some_and(went_to) {
+                if open.other_end(open.sender(request)).is_some_and(went_to) {
                     open.prolong(now, lifetime_s, expires_s(response).or(added_s));
                     wheel.cancel(open.timer);
                     open.timer = wheel.start(open.due_ms, Timer::Record(id));
@@ -300,11 +300,8 @@ impl OpenCalls {
     ) -> Option<Followed> {
         let id = self.id(bye)?;
         let open = self.entries.get_mut(&id)?;
+        let other = open.other_end(open.hung.as_ref()?.by);
         let hung = open.hung.as_mut()?;
-        let other = match hung.by {
-            EndedBy::Caller => open.record.callee_end,
-            _ => Some(open.record.caller_end),
-        };
         // Whoever is in the dialog by its names alone may have asked anybody.
         let is_others = (is_proven && hung.is_proven) || other.is_some_and(went_to);
         match ByeSays::of(status) {

@@ -35,7 +35,7 @@ const ADDRESSES_MAX: usize = 16;
 pub(crate) enum Wanted {
     /// To know who its trunk's members are.
     Members(Arc<str>),
-    /// To register the account of the trunk of that name.
+    /// To register an account: whose it is, the one that waits for this answer knows.
     Registration,
 }
 

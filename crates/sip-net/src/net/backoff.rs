@@ -13,8 +13,8 @@ const FIRST_MS: u64 = 50;
 /// After so many doublings it grows no more.
 const DOUBLINGS_MAX: u32 = 16;
 
-/// To whom no connection could be opened: whoever is at an address; or who bears a name there,
-/// where somebody answers whose certificate does not bear it. Others may be there under theirs.
+/// To whom no connection could be opened: whoever is at an address; or who bears a name there, where
+/// somebody answers who does not prove it, or does not know it. Others may be there under theirs.
 pub(super) type Unopened = (Transport, SocketAddr, Option<Arc<str>>);
 
 /// How long each of them is left alone.
