@@ -171,7 +171,8 @@ impl Conns {
     pub(crate) fn least_useful(&mut self, now_ms: u64, quiet_ms: u64) -> Option<(ConnId, Class)> {
         let table = &mut self.table;
         let (place, class) = self.ranks.least_useful(now_ms, quiet_ms, |place| {
-            let conn = table.get_mut(place).filter(|conn| conn.stage.is_read())?;
+            let may_go = |conn: &&mut Conn| conn.stage.is_read() || conn.stage.is_handshaking();
+            let conn = table.get_mut(place).filter(may_go)?;
             conn.usefulness.expire(now_ms);
             Some((conn.class(), conn.usefulness.carried_ms))
         })?;

@@ -80,6 +80,8 @@ pub struct Net {
     handshakes_ready: Vec<Ready>,
     /// Handshakes that a turn had no room for.
     deferred_handshakes: VecDeque<ConnId>,
+    /// Clients that were accepted and may not have said hello yet, the oldest in front.
+    silent_clients: VecDeque<ConnId>,
     /// For full handshakes that the worker does itself.
     handshake_time: TimeShare,
     /// Connections with something to write.
@@ -158,6 +160,7 @@ impl Net {
             resumed_reads: Vec::new(),
             handshakes_ready: Vec::new(),
             deferred_handshakes: VecDeque::new(),
+            silent_clients: VecDeque::new(),
             handshake_time: TimeShare::new(now_ms),
             to_flush: Vec::new(),
             pending_events: VecDeque::new(),

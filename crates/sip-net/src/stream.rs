@@ -100,6 +100,8 @@ pub(crate) struct Conn {
     blocked: bool,
     /// The bytes that waited on it when it was last weighed.
     pub(crate) counted_unsent: usize,
+    /// Bytes of its handshake that wait for more of them, as they were last weighed.
+    counted_handshake: usize,
     /// Whether it waits in the list of connections to be flushed.
     pub(crate) is_marked_to_flush: bool,
     /// Whether it waits in the list of sockets with more to read.
@@ -149,6 +151,7 @@ impl Conn {
             usefulness: Usefulness::default(),
             blocked: false,
             counted_unsent: 0,
+            counted_handshake: 0,
             is_marked_to_flush: false,
             has_unfinished_read: false,
             is_unread: false,
@@ -418,10 +421,16 @@ impl Conn {
             && self.unsent_bytes() >= config.write_queue_bytes_max / 4
     }
 
-    /// Bytes of messages that were begun and not finished.
+    /// Bytes of messages that were begun and not finished, those of a handshake too.
     pub(crate) fn kept_bytes(&self) -> usize {
         let frames = self.ws.as_ref().map_or(0, |ws| ws.reader.kept_bytes());
-        self.partial_message.len() + self.partial_record.len() + frames
+        self.partial_message.len() + self.partial_record.len() + frames + self.counted_handshake
+    }
+
+    /// So many bytes of its handshake wait for more of them.
+    pub(crate) fn count_handshake(&mut self, waiting: usize, shared: &mut Shared) {
+        let before = std::mem::replace(&mut self.counted_handshake, waiting);
+        shared.kept_bytes = shared.kept_bytes - before + waiting;
     }
 
     /// Bytes that wait to be written.

@@ -4,12 +4,13 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use crate::common::*;
-use sip_msg::{Flow, Target, Transport};
+use sip_msg::{Flow, ListenerId, Target, Transport};
 use sip_net::{CloseReason, ListenerConfig, NetConfig, SendError};
 use sip_tls::testing::TestCa;
-use sip_tls::{HandshakeConfig, HandshakePool, ServerTls};
+use sip_tls::{HandshakeConfig, HandshakeFailure, HandshakePool, ServerTls};
 
 const HOUR_MS: u64 = 3_600_000;
 
@@ -173,6 +174,89 @@ fn a_flood_of_silent_connections_does_not_shut_a_registered_phone_out() {
     stream.write_all(&request("still")).unwrap();
     assert_eq!(server.message(), (flow, request("still")));
     phone(&mut server, true);
+}
+
+fn turn_until(server: &mut Bench, done: impl Fn(&Bench) -> bool) {
+    let patience = Instant::now();
+    while !done(server) {
+        assert!(patience.elapsed() < Duration::from_secs(30));
+        server.turn();
+    }
+}
+
+/// A TLS listener and a TCP one, in this order.
+fn secure_server(config: NetConfig) -> Bench {
+    let (chain, key) = TestCa::new().issue(&["example.com"]);
+    let tls = ServerTls::from_pem(&[(chain.as_bytes(), key.as_bytes())]).unwrap();
+    let config = NetConfig {
+        handshakes: Some(HandshakePool::start(HandshakeConfig::default()).unwrap()),
+        ..config
+    };
+    let listeners = [
+        ListenerConfig::tls(any_port("127.0.0.1"), std::sync::Arc::new(tls)),
+        ListenerConfig::new(Transport::Tcp, any_port("127.0.0.1")),
+    ];
+    Bench::new(&listeners, config)
+}
+
+#[test]
+fn who_says_no_hello_goes_before_a_registered_phone() {
+    let mut server = secure_server(NetConfig {
+        connections_max: 4,
+        evict_after_ms: 0,
+        ..NetConfig::default()
+    });
+    let tcp = server.net.local_addr(ListenerId(1)).unwrap();
+    let mut phone = TcpStream::connect(tcp).unwrap();
+    let flow = server.until(accepted);
+    server.net.keep_for(flow.conn, HOUR_MS);
+    let silent: Vec<_> = (0..10)
+        .map(|_| TcpStream::connect(server.addr()).unwrap())
+        .collect();
+    turn_until(&mut server, |server| {
+        let counters = server.net.counters();
+        counters.accepted + counters.refused_total == 11
+    });
+    let counters = server.net.counters();
+    assert_eq!((counters.evicted_unused, counters.evicted_bound), (7, 0));
+    assert_eq!(server.net.connection_count(), 4);
+    phone.write_all(&request("still")).unwrap();
+    assert_eq!(server.message(), (flow, request("still")));
+    drop(silent);
+}
+
+#[test]
+fn what_a_handshake_keeps_is_counted_and_bounded() {
+    let mut server = secure_server(NetConfig::default());
+    // A ClientHello of 65,535 bytes in many records: each is whole, and it is not.
+    let mut record = vec![22, 3, 1, 0x20, 0];
+    record.resize(5 + 0x2000, 7);
+    let mut first = record.clone();
+    first[5..9].copy_from_slice(&[1, 0, 0xff, 0xff]);
+    let mut stream = TcpStream::connect(server.addr()).unwrap();
+    stream.write_all(&first).unwrap();
+    stream.write_all(&record).unwrap();
+    turn_until(&mut server, |server| {
+        server.net.kept_bytes() == 2 * record.len()
+    });
+    stream.write_all(&record).unwrap();
+    let error = server.until(handshake_failed);
+    assert_eq!(error.failure, HandshakeFailure::Broken);
+    assert_eq!(server.net.kept_bytes(), 0);
+
+    // Within the bound, all together give way as unfinished messages do.
+    let mut server = secure_server(NetConfig {
+        read_buffers_bytes_max: 20_000,
+        ..NetConfig::default()
+    });
+    let mut streams = Vec::new();
+    for _ in 0..3 {
+        let mut stream = TcpStream::connect(server.addr()).unwrap();
+        stream.write_all(&first).unwrap();
+        streams.push(stream);
+    }
+    assert_eq!(server.until(closed), CloseReason::Refused);
+    assert!(server.net.kept_bytes() <= 20_000);
 }
 
 #[test]

@@ -412,8 +412,13 @@ fn a_server_is_believed_only_with_a_reason() {
 #[test]
 fn a_name_that_is_not_known_there_holds_off_no_other() {
     let ca = TestCa::new();
-    // unrecognized_name, handshake_failure (RFC 8446 6.2), and no word.
-    for said in [&[21, 3, 3, 0, 2, 2, 112][..], &[21, 3, 3, 0, 2, 2, 40], &[]] {
+    // unrecognized_name, handshake_failure, unknown_ca (RFC 8446 6.2), and no word.
+    for said in [
+        &[21, 3, 3, 0, 2, 2, 112][..],
+        &[21, 3, 3, 0, 2, 2, 40],
+        &[21, 3, 3, 0, 2, 2, 48],
+        &[],
+    ] {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
         let thread = std::thread::spawn(move || {

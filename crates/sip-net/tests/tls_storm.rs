@@ -402,3 +402,72 @@ fn a_refused_peer_is_reset() {
         (1, 0)
     );
 }
+
+#[test]
+fn who_says_nothing_gives_his_place_to_who_comes_after_him() {
+    let world = World::new();
+    let config = HandshakeConfig {
+        handshakes_max: 4,
+        full_per_s_max: 1,
+        hello_timeout_ms: 60_000,
+        timeout_ms: 60_000,
+        ..HandshakeConfig::default()
+    };
+    let (mut server, pool) = world.server(config);
+    let addr = server.addr();
+    let mut silent: Vec<_> = (0..6).map(|_| TcpStream::connect(addr).unwrap()).collect();
+    turn_until(&mut server, &pool, |now| now.refused == 2);
+    assert_eq!(pool.counters().under_way, 4);
+    // Those who came first are gone.
+    for (place, stream) in silent.iter_mut().enumerate() {
+        stream.set_nonblocking(true).unwrap();
+        let is_open = |error: std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
+        let open = stream.read(&mut [0; 1]).is_err_and(is_open);
+        assert_eq!(open, place >= 2, "{place}");
+    }
+    // Who says hello has his place for good: the others go before him, and then nobody does.
+    let hello = plain_hello();
+    let waiting: Vec<_> = (0..4).map(|_| connect(addr, &hello)).collect();
+    turn_until(&mut server, &pool, |now| {
+        now.refused == 6 && now.full_begun + now.full_waiting == 4
+    });
+    let refused = connect(addr, &hello);
+    turn_until(&mut server, &pool, |now| now.refused == 7);
+    let now = pool.counters();
+    assert_eq!((now.under_way, now.full_begun + now.full_waiting), (4, 4));
+    drop((silent, waiting, refused));
+}
+
+#[test]
+fn clients_do_not_take_the_places_of_handshakes_with_servers() {
+    let world = World::new();
+    let handshakes = HandshakeConfig {
+        handshakes_max: 1,
+        full_per_s_max: 1,
+        ..HandshakeConfig::default()
+    };
+    let pool = HandshakePool::start(handshakes).unwrap();
+    let config = NetConfig {
+        client_tls: Some(Arc::new(world.trust().build().unwrap())),
+        handshakes: Some(pool.clone()),
+        ..NetConfig::default()
+    };
+    let listener = ListenerConfig::tls(any_port("127.0.0.1"), Arc::clone(&world.tls));
+    let mut server = Bench::new(&[listener], config);
+    let addr = server.addr();
+    // The second has to wait for its turn, and holds the only place meanwhile.
+    let hello = plain_hello();
+    let first = connect(addr, &hello);
+    turn_until(&mut server, &pool, |now| now.full_begun == 1);
+    drop(first);
+    turn_until(&mut server, &pool, |now| now.under_way == 0);
+    let second = connect(addr, &hello);
+    turn_until(&mut server, &pool, |now| now.full_waiting == 1);
+    let (mut gateway, _) = world.server(HandshakeConfig::default());
+    server
+        .net
+        .send(&named(gateway.addr(), "example.com"), &request("x"), 0);
+    gateway.until_with(&mut [&mut server], message);
+    assert_eq!(pool.counters().refused, 0);
+    drop(second);
+}

@@ -4,12 +4,20 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::{Bench, any_port, closed, message, request, tls_server_by};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{
+    ClientSessionMemoryCache, ClientSessionStore, Resumption, Tls12ClientSessionValue,
+    Tls13ClientSessionValue,
+};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, Error, HandshakeKind, NamedGroup,
+    SignatureScheme,
+};
 use sip_msg::Target;
 use sip_net::clock::Clock;
 use sip_net::{ListenerConfig, NetConfig};
@@ -106,18 +114,22 @@ const SCHEMES: [SignatureScheme; 3] = [
 ];
 
 fn client(schemes: &[SignatureScheme], version: TlsVersion) -> ClientConnection {
+    let config = Arc::new(client_config(schemes, version));
+    ClientConnection::new(config, "example.com".try_into().unwrap()).unwrap()
+}
+
+fn client_config(schemes: &[SignatureScheme], version: TlsVersion) -> ClientConfig {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let version = match version {
         TlsVersion::V12 => &rustls::version::TLS12,
         TlsVersion::V13 => &rustls::version::TLS13,
     };
-    let config = ClientConfig::builder_with_provider(provider)
+    ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[version])
         .unwrap()
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Verifies(schemes.to_vec())))
-        .with_no_client_auth();
-    ClientConnection::new(Arc::new(config), "example.com".try_into().unwrap()).unwrap()
+        .with_no_client_auth()
 }
 
 /// A client that said hello and waits.
@@ -301,4 +313,91 @@ fn a_record_in_two_parts_begins_no_message() {
         tls.write_tls(&mut socket).unwrap();
     }
     server.message();
+}
+
+/// Takes a session of any server for that of every other.
+#[derive(Debug)]
+struct AllAlike {
+    sessions: ClientSessionMemoryCache,
+    name: ServerName<'static>,
+    tickets: AtomicUsize,
+}
+
+impl ClientSessionStore for AllAlike {
+    fn set_kx_hint(&self, _: ServerName<'static>, group: NamedGroup) {
+        self.sessions.set_kx_hint(self.name.clone(), group);
+    }
+
+    fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
+        self.sessions.kx_hint(&self.name)
+    }
+
+    fn set_tls12_session(&self, _: ServerName<'static>, value: Tls12ClientSessionValue) {
+        self.tickets.fetch_add(1, Ordering::Relaxed);
+        self.sessions.set_tls12_session(self.name.clone(), value);
+    }
+
+    fn tls12_session(&self, _: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
+        self.sessions.tls12_session(&self.name)
+    }
+
+    fn remove_tls12_session(&self, _: &ServerName<'static>) {
+        self.sessions.remove_tls12_session(&self.name);
+    }
+
+    fn insert_tls13_ticket(&self, _: ServerName<'static>, value: Tls13ClientSessionValue) {
+        self.tickets.fetch_add(1, Ordering::Relaxed);
+        self.sessions.insert_tls13_ticket(self.name.clone(), value);
+    }
+
+    fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
+        self.sessions.take_tls13_ticket(&self.name)
+    }
+}
+
+/// A ticket is good for the name that it was made for. Whoever offers it for another is served
+/// as one without a ticket: by a thread, in his turn.
+#[test]
+fn a_ticket_buys_no_signature_on_the_worker() {
+    for version in TlsVersion::ALL {
+        let config = HandshakeConfig::default();
+        let mut server = Server::new(&[KeyKind::Rsa2048], ClientAuth::Off, config);
+        let store = Arc::new(AllAlike {
+            sessions: ClientSessionMemoryCache::new(8),
+            name: "example.com".try_into().unwrap(),
+            tickets: AtomicUsize::new(0),
+        });
+        let mut tls = client_config(&SCHEMES, version);
+        tls.resumption = Resumption::store(Arc::<AllAlike>::clone(&store));
+        let tls = Arc::new(tls);
+        // Its name, how it is counted, and how many handshakes of each kind there were by then.
+        for (name, kind, (full, resumed)) in [
+            ("example.com", HandshakeKind::Full, (1, 0)),
+            ("example.com", HandshakeKind::Resumed, (1, 1)),
+            ("example.org", HandshakeKind::Full, (2, 1)),
+            ("example.net", HandshakeKind::Full, (3, 1)),
+        ] {
+            let client = ClientConnection::new(Arc::clone(&tls), name.try_into().unwrap());
+            let begun = begin(server.bench.addr(), client.unwrap());
+            let before = store.tickets.load(Ordering::Relaxed);
+            let (mut socket, mut client) = complete(&mut server, begun);
+            assert_eq!(client.handshake_kind(), Some(kind), "{version:?} {name}");
+            client.writer().write_all(&request("x")).unwrap();
+            client.write_tls(&mut socket).unwrap();
+            server.bench.until(message);
+            socket.set_nonblocking(true).unwrap();
+            while store.tickets.load(Ordering::Relaxed) == before {
+                server.bench.turn();
+                if client.read_tls(&mut socket).is_ok() {
+                    client.process_new_packets().unwrap();
+                }
+            }
+            let now = server.until(|now| now.done == full + resumed);
+            assert_eq!(
+                (now.full_begun, now.full_on_workers, now.resumed_begun),
+                (full, 0, resumed),
+                "{version:?} {name}"
+            );
+        }
+    }
 }

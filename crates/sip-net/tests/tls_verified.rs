@@ -284,6 +284,33 @@ fn a_connection_ends_with_the_certificate_of_its_peer() {
     }
 }
 
+/// RFC 8446 4.4.2: "For maximum compatibility, all implementations SHOULD be prepared to handle
+/// potentially extraneous certificates and arbitrary orderings from any TLS version".
+#[test]
+fn a_certificate_that_proves_nothing_ends_nothing() {
+    let world = World::new();
+    let (over, _) = TestCa::named("Old CA").issue_between(&["old.example"], 2000, 2001);
+    let with_more = |[chain, key]: [String; 2]| [chain + &over, key];
+    let mine = with_more(world.pair("example.com", 1, |_| {}));
+    let theirs = with_more(world.pair("peer.example", 2, |_| {}));
+    for (_, _, way) in WAYS {
+        let clock = Clock::given();
+        let tls = Arc::new(world.server(&mine, way).build().unwrap());
+        let mut server = tls_server_by(tls, HandshakeConfig::default(), clock.clone());
+        let tls = world.client(Some(&theirs)).build().unwrap();
+        let mut client = tls_client_by(tls, clock.clone());
+        let target = named(server.addr(), "example.com");
+        client.net.send(&target, &request("x"), 0);
+        let peer = server.until_with(&mut [&mut client], verified);
+        assert_eq!(peer.not_after_unix_s(), 4_070_908_800);
+        server.until_with(&mut [&mut client], message);
+        clock.pass(MINUTE_MS);
+        client.net.send(&target, &request("y"), 0);
+        server.until_with(&mut [&mut client], message);
+        assert_eq!(server.net.counters().accepted, 1);
+    }
+}
+
 #[test]
 fn a_reload_closes_the_connections_of_those_who_are_trusted_no_longer() {
     let world = World::new();

@@ -78,7 +78,7 @@ impl Certificates {
         schemes: &[SignatureScheme],
     ) -> Option<&Arc<CertifiedKey>> {
         let fits = |key: &&Arc<CertifiedKey>| key.key.choose_scheme(schemes).is_some();
-        let named = name.and_then(|name| self.by_name.get(&name.to_ascii_lowercase()));
+        let named = name.and_then(|name| self.named(&name.to_ascii_lowercase()));
         let mut named = named
             .into_iter()
             .flatten()
@@ -92,9 +92,51 @@ impl Certificates {
     }
 }
 
+impl Certificates {
+    /// Those that bear a name: itself, or else a wildcard in the place of its first label, which
+    /// browsers take (RFC 9525 6.3) though peers that speak SIP do not (RFC 5922 7.2).
+    fn named(&self, name: &str) -> Option<&Vec<usize>> {
+        self.by_name.get(name).or_else(|| {
+            let (_, parent) = name.split_once('.')?;
+            self.by_name.get(&format!("*.{parent}"))
+        })
+    }
+}
+
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.choose(hello.server_name(), hello.signature_schemes())
             .cloned()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::key_pair::KeyPair;
+    use crate::testing::TestCa;
+
+    #[test]
+    fn a_wildcard_stands_for_one_label_where_nobody_bears_the_name_itself() {
+        let ca = TestCa::new();
+        let mut certificates = Certificates::default();
+        for name in ["first.example", "*.example.com", "own.example.com"] {
+            let (chain, key) = ca.issue(&[name]);
+            let pair = KeyPair::from_pem(chain.as_bytes(), key.as_bytes()).unwrap();
+            certificates.add(pair.modern, None).unwrap();
+        }
+        let schemes = [SignatureScheme::ECDSA_NISTP256_SHA256];
+        for (name, place) in [
+            ("phone.Example.com", 1),
+            ("own.example.com", 2),
+            ("example.com", 0),
+            ("a.phone.example.com", 0),
+            ("*.example.com", 1),
+            ("localhost", 0),
+        ] {
+            let chosen = certificates.choose(Some(name), &schemes).unwrap();
+            assert!(Arc::ptr_eq(chosen, &certificates.all[place]), "{name}");
+        }
     }
 }

@@ -17,13 +17,17 @@ pub(crate) struct Context {
     /// The chain of the peer, once it was verified, in this handshake or again
     /// for a session that is resumed.
     pub(crate) chain: Vec<CertificateDer<'static>>,
-    /// When the first certificate of the chain ends, in seconds since 1970;
+    /// When the first certificate ends of those that prove the peer, in seconds since 1970;
     /// `None` where no chain was verified.
     pub(crate) not_after_unix_s: Option<u64>,
     /// How the stored session was found, where one was.
     pub(crate) found: Option<Resumption>,
     /// Why a stored session was not taken: its certificate.
     pub(crate) refused: Option<CertificateFault>,
+    /// Whether nothing may be signed in this step: it was taken for a resumption.
+    pub(crate) must_not_sign: bool,
+    /// Whether something was to be signed all the same.
+    pub(crate) was_to_sign: bool,
 }
 
 thread_local! {

@@ -24,6 +24,9 @@ use crate::session::Session;
 /// Bytes of a handshake that wait for more of them; a certificate chain may
 /// be long, but not longer.
 const INPUT_MAX: usize = 96 * 1024;
+/// The same from who shows no certificate: a record of the greatest length, and some of
+/// the next.
+const INPUT_WITHOUT_CHAIN_MAX: usize = 20 * 1024;
 
 /// A handshake under way.
 pub struct Handshake {
@@ -80,7 +83,7 @@ pub enum Class {
 }
 
 /// What a step costs.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
     /// No more than a message does: nothing is computed with a key that is not
     /// shared.
@@ -158,8 +161,11 @@ impl Handshake {
         let is_light = match (&self.session, class) {
             (None, class) => class == Some(Class::Resumed),
             (Some(session), _) => {
-                let version = session.negotiated().map(|(version, ..)| version);
-                session.is_resumed() || (version == Some(TlsVersion::V13) && !verifies)
+                // Once keys are agreed on, what signs is behind us; until then it may be
+                // that only another hello was asked for.
+                let has_signed =
+                    matches!(session.negotiated(), Some((TlsVersion::V13, _, Some(_))));
+                session.is_resumed() || (has_signed && !verifies)
             }
         };
         if is_light {
@@ -183,21 +189,42 @@ impl Handshake {
             clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
         };
         let before = now();
-        let result = self.take();
+        let result = self.take(true);
         (result, self.spent(now().saturating_sub(before)))
     }
 
     /// The same by the clock on the wall, which is read without a system call.
     /// For steps so short that the kernel hardly ever takes the processor away
-    /// meanwhile.
-    pub fn short_step(&mut self) -> (Result<(), HandshakeError>, u64) {
+    /// meanwhile. The first step of what seems to resume a session signs nothing:
+    /// where it would have to, see [`Handshake::is_full_after_all`].
+    pub fn short_step(&mut self, class: Option<Class>) -> (Result<(), HandshakeError>, u64) {
         let before = Instant::now();
-        let result = self.take();
+        let result = self.take(class != Some(Class::Resumed));
         (result, self.spent(before.elapsed()))
     }
 
-    fn take(&mut self) -> Result<(), HandshakeError> {
+    /// Whether the step that has just failed was no resumption, because what was to be
+    /// resumed does not fit this hello.
+    pub fn is_full_after_all(&self) -> bool {
+        self.context.was_to_sign
+    }
+
+    /// Begins anew as a full handshake what is one after all. Nothing was sent yet, and
+    /// the hello is still there.
+    pub fn begin_anew(&mut self) {
+        self.session = None;
+        self.context = Context::default();
+        self.output.clear();
+        if let (hello::Read::Hello(hello), Ours::Server(side)) =
+            (hello::read(&self.input), &self.side)
+        {
+            self.signs_quickly = side.signs_quickly(&hello);
+        }
+    }
+
+    fn take(&mut self, may_sign: bool) -> Result<(), HandshakeError> {
         let mut context = std::mem::take(&mut self.context);
+        context.must_not_sign = !may_sign;
         let result = context.within(|| self.advance());
         self.context = context;
         result
@@ -232,7 +259,11 @@ impl Handshake {
             })
             .map_err(|error| HandshakeError::of(&error, &self.output))?;
         self.input.drain(..progress.consumed);
-        if self.input.len() > INPUT_MAX {
+        let input_max = match &self.side {
+            Ours::Server(side) if side.gate.verifier.is_none() => INPUT_WITHOUT_CHAIN_MAX,
+            _ => INPUT_MAX,
+        };
+        if self.input.len() > input_max {
             return Err(broken);
         }
         self.established |= progress.established;
@@ -345,9 +376,9 @@ impl Handshake {
 
     /// Whom the peer proved to be; nobody where no certificate was verified.
     pub fn verified_peer(&self, session: &Session) -> Option<Arc<VerifiedPeer>> {
-        self.context.not_after_unix_s?;
         attest(
             session.peer_certificates()?,
+            self.context.not_after_unix_s?,
             matches!(self.side, Ours::Server(_)),
         )
     }
@@ -365,4 +396,59 @@ fn client_session(
     let mut session = Session::client(config, name)?;
     session.receive(&mut [], output, &mut |_| {})?;
     Ok(session)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use rustls::crypto::aws_lc_rs::{default_provider, kx_group};
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject;
+    use rustls::{ClientConfig, ClientConnection, RootCertStore};
+
+    use super::*;
+    use crate::ServerTlsConfig;
+    use crate::testing::{KeyKind, TestCa};
+
+    /// Whoever is asked for another hello (RFC 8446 4.1.4) has been signed for by then, or has
+    /// yet to be.
+    #[test]
+    fn what_is_yet_to_be_signed_is_not_light() {
+        let ca = TestCa::new();
+        let (chain, key) = ca.issue_with(&["example.com"], KeyKind::Rsa2048);
+        let mut roots = RootCertStore::empty();
+        let root = CertificateDer::from_pem_slice(ca.root_pem().as_bytes()).unwrap();
+        roots.add(root).unwrap();
+        let mut provider = default_provider();
+        provider.kx_groups = vec![kx_group::X25519, kx_group::SECP256R1];
+        let config = ClientConfig::builder_with_provider(Arc::new(provider))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let config = Arc::new(config);
+        let (full, heavy, light) = (Some(Class::Full), Weight::Heavy, Weight::Light);
+        for (group, expected) in [
+            ("X25519", &[(full, heavy), (None, light)][..]),
+            ("P-256", &[(full, heavy), (None, heavy), (None, light)]),
+        ] {
+            let tls = ServerTlsConfig::new().groups(&[group]);
+            let tls = tls.pair_pem(chain.as_bytes(), key.as_bytes());
+            let side = Side::Server(Arc::new(tls.unwrap().build().unwrap()));
+            let mut ours = Handshake::new(side, ([192, 0, 2, 1], 5061).into());
+            let name = "example.com".try_into().unwrap();
+            let mut client = ClientConnection::new(Arc::clone(&config), name).unwrap();
+            let mut steps = Vec::new();
+            while !ours.established {
+                client.write_tls(&mut ours.input).unwrap();
+                let class = (!ours.is_begun()).then(|| ours.class().unwrap());
+                steps.push((class, ours.weight(class)));
+                ours.step().0.unwrap();
+                client.read_tls(&mut &ours.output[..]).unwrap();
+                ours.output.clear();
+                client.process_new_packets().unwrap();
+            }
+            assert_eq!(steps, expected, "{group}");
+        }
+    }
 }

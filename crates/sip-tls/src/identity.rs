@@ -61,18 +61,15 @@ impl PeerIdentity {
 }
 
 /// Whom a chain proves that was verified in the handshake that just ended, or
-/// again for the session that it resumed. To be called for no other.
-pub(crate) fn attest(chain: &[CertificateDer<'_>], is_client: bool) -> Option<Arc<VerifiedPeer>> {
-    let (leaf, above) = chain.split_first()?;
-    let identity = PeerIdentity::from_der(leaf)?;
-    let ends = above.iter().filter_map(|above| not_after_unix_s(above));
+/// again for the session that it resumed, and until when. To be called for no other.
+pub(crate) fn attest(
+    chain: &[CertificateDer<'_>],
+    not_after_unix_s: u64,
+    is_client: bool,
+) -> Option<Arc<VerifiedPeer>> {
+    let identity = PeerIdentity::from_der(chain.first()?)?;
     #[expect(clippy::disallowed_methods, reason = "this is the one place")]
-    let peer = VerifiedPeer::attest(
-        identity.domains,
-        identity.uris,
-        ends.fold(identity.not_after_unix_s, u64::min),
-        is_client,
-    );
+    let peer = VerifiedPeer::attest(identity.domains, identity.uris, not_after_unix_s, is_client);
     Some(Arc::new(peer))
 }
 

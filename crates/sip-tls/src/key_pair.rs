@@ -12,6 +12,7 @@ use zeroize::{Zeroize, Zeroizing};
 use crate::error::TlsError;
 use crate::legacy::Pair;
 use crate::pem::{parse_certificates, read};
+use crate::signing::OwnKey;
 
 /// A chain and the key of its first certificate, as each engine takes them.
 #[derive(Clone)]
@@ -46,7 +47,7 @@ impl KeyPair {
         let key = any_supported_type(&der);
         der.zeroize();
         let key = key.map_err(|error| TlsError::new(key_file, error.to_string()))?;
-        let pair = CertifiedKey::new(chain, key);
+        let pair = CertifiedKey::new(chain, Arc::new(OwnKey(key)));
         pair.keys_match()
             .map_err(|error| TlsError::new(chain_file, mismatch(&error)))?;
         Ok(Self {

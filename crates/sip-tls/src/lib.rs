@@ -41,6 +41,7 @@ mod server;
 mod server_sessions;
 mod session;
 mod sides;
+mod signing;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod tickets;

@@ -7,7 +7,8 @@
 //! itself.
 //!
 //! A storm of handshakes is met in three places. A handshake too many, of all
-//! or of one source, is refused before it is begun. A worker reads as many
+//! or of one source, is refused before it is begun; but a client that has said
+//! nothing yet gives its place to one that comes after it. A worker reads as many
 //! hellos in a turn as that has room for, and resumes the sessions that it
 //! knows. Full handshakes it does itself while few are under way, they take a
 //! small part of its time, and their keys are quick; the others wait in a queue
@@ -38,7 +39,8 @@ pub struct HandshakeConfig {
     /// Threads. Without any each worker does all of its handshakes itself: the
     /// cheapest where nothing else is to be done meanwhile.
     pub threads: usize,
-    /// Handshakes begun and not done; past it new ones are refused.
+    /// Handshakes with clients begun and not done; past it new ones are refused. As many
+    /// again may be under way with servers, whatever clients do.
     pub handshakes_max: usize,
     /// Of these, handshakes with clients of one source (an IPv4 address, an
     /// IPv6 /64).
@@ -175,18 +177,26 @@ impl HandshakePool {
         self.inner.config.threads == 0
     }
 
+    /// Whether a client's handshake finds no place any more, whoever the client is.
+    pub fn is_full(&self) -> bool {
+        let accepted = &self.inner.figures.accepted;
+        accepted.load(Ordering::Relaxed) >= self.inner.config.handshakes_max as u64
+    }
+
     /// A place for a handshake; none if there are too many, of all or of
     /// `source`. Handshakes that we began have no source.
     pub fn admit(&self, source: Option<IpAddr>) -> Option<HandshakeSlot> {
         let Inner {
             figures, config, ..
         } = &*self.inner;
-        let under_way = figures.under_way.fetch_add(1, Ordering::Relaxed);
-        let fits = under_way < config.handshakes_max as u64;
+        let of_its_kind = figures.of_its_kind(source).fetch_add(1, Ordering::Relaxed);
+        figures.under_way.fetch_add(1, Ordering::Relaxed);
+        let fits = of_its_kind < config.handshakes_max as u64;
         if !fits || source.is_some_and(|ip| !figures.enter(ip, config.per_source_max)) {
             if fits {
                 figures.refused_source.fetch_add(1, Ordering::Relaxed);
             }
+            figures.of_its_kind(source).fetch_sub(1, Ordering::Relaxed);
             figures.under_way.fetch_sub(1, Ordering::Relaxed);
             figures.count_failure(HandshakeFailure::Refused);
             return None;
@@ -274,6 +284,8 @@ impl HandshakeSlot {
 
 impl Drop for HandshakeSlot {
     fn drop(&mut self) {
+        let of_its_kind = self.figures.of_its_kind(self.source);
+        of_its_kind.fetch_sub(1, Ordering::Relaxed);
         self.figures.under_way.fetch_sub(1, Ordering::Relaxed);
         if let Some(ip) = self.source {
             self.figures.leave(ip);
@@ -296,6 +308,9 @@ impl Drop for Inner {
 #[derive(Default)]
 struct Figures {
     under_way: AtomicU64,
+    /// Of these, handshakes with clients, and those that we began.
+    accepted: AtomicU64,
+    opened: AtomicU64,
     done: AtomicU64,
     refused_source: AtomicU64,
     cpu_ns: AtomicU64,
@@ -310,6 +325,14 @@ struct Figures {
 }
 
 impl Figures {
+    /// Those under way with clients, or with servers.
+    fn of_its_kind(&self, source: Option<IpAddr>) -> &AtomicU64 {
+        match source {
+            Some(_) => &self.accepted,
+            None => &self.opened,
+        }
+    }
+
     /// One more of a source; no if that were too many.
     fn enter(&self, source: IpAddr, max: usize) -> bool {
         let mut by_source = self

@@ -20,6 +20,9 @@ use crate::verify::ClientVerifier;
 
 /// How long a session in the cache may be resumed.
 const SESSION_LIFETIME_S: u64 = 6 * 3_600;
+/// The longest session that is kept in the cache. With a client's chain of usual length it
+/// has a few thousand bytes; one with a longer chain is not resumed by its id.
+const SESSION_BYTES_MAX: usize = 16 * 1024;
 /// Parts of the cache, each with its own lock.
 const PARTS: usize = 16;
 /// Certificates of one chain whose places are kept.
@@ -289,7 +292,8 @@ impl StoresServerSessions for Sessions {
     fn put(&self, id: Vec<u8>, value: Vec<u8>) -> bool {
         let value = Zeroizing::new(value);
         let now = UnixTime::now().as_secs();
-        match current(|context| Session::wrap(&value, SESSION_LIFETIME_S, now, context)) {
+        let stored = current(|context| Session::wrap(&value, SESSION_LIFETIME_S, now, context));
+        match stored.filter(|stored| stored.len() <= SESSION_BYTES_MAX) {
             Some(stored) => {
                 self.cache.put(self.key(&id), stored);
                 true
@@ -391,5 +395,24 @@ mod tests {
         assert!(cache.get(&999u32.to_be_bytes()).is_some());
         assert!(cache.get(&0u32.to_be_bytes()).is_none());
         assert!(!cache.is_empty());
+    }
+
+    #[test]
+    fn a_session_that_is_too_long_is_not_kept() {
+        let sessions = Sessions {
+            cache: SessionCache::new(64),
+            gate: Arc::new(Gate {
+                scope: [0; 32],
+                verifier: None,
+            }),
+        };
+        for (length, is_kept) in [
+            (SESSION_BYTES_MAX - 9, true),
+            (SESSION_BYTES_MAX - 8, false),
+        ] {
+            let id = length.to_be_bytes().to_vec();
+            assert_eq!(sessions.put(id.clone(), vec![1; length]), is_kept);
+            assert_eq!(sessions.get(&id).is_some(), is_kept);
+        }
     }
 }

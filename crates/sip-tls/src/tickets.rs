@@ -297,10 +297,12 @@ impl Secret {
         let mut kept = self.kept.write().unwrap_or_else(PoisonError::into_inner);
         if kept.iter().all(|other| other.epoch != epoch) {
             if kept.len() >= KEPT
-                && let Some(oldest) =
-                    (0..kept.len()).min_by_key(|place| kept.get(*place).map(|key| key.epoch))
+                && let Some(farthest) = (0..kept.len())
+                    .max_by_key(|place| kept.get(*place).map(|key| key.epoch.abs_diff(epoch)))
             {
-                kept.swap_remove(oldest);
+                // Not the oldest: with epochs of another length, or a clock that was set
+                // back, those that went before have the higher numbers.
+                kept.swap_remove(farthest);
             }
             kept.push(Arc::clone(&key));
         }

@@ -160,7 +160,9 @@ impl Trust {
     }
 
     /// Verifies a chain, and what the library leaves to others: keyUsage, the
-    /// length of the key, RFC 5924. Names are another matter.
+    /// length of the key, RFC 5924. Names are another matter. Gives when the first
+    /// certificate ends of those that lead to a root, in seconds since 1970: what
+    /// else came proves nothing, and its end ends nothing.
     fn verify(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -187,7 +189,7 @@ impl Trust {
         if revocation.is_none() && self.revocation == RevocationPolicy::Strict {
             return Err(CertificateFault::RevocationUnknown);
         }
-        certificate
+        let path = certificate
             .verify_for_usage(
                 algorithms.all,
                 &self.roots.roots,
@@ -201,7 +203,10 @@ impl Trust {
                 None,
             )
             .map_err(|error| CertificateFault::of_chain(&error))?;
-        self.verify_leaf(end_entity)
+        let above = path.intermediate_certificates();
+        let ends = above.filter_map(|above| not_after_unix_s(&above.der()));
+        let end = ends.min().unwrap_or(u64::MAX);
+        Ok(self.verify_leaf(end_entity)?.min(end))
     }
 
     /// Verifies the chain of a server whose connection is up.
@@ -358,7 +363,7 @@ impl ServerCertVerifier for ServerVerifier {
         let Some(trust) = &self.trust else {
             return Ok(ServerCertVerified::assertion());
         };
-        let leaf_end = trust
+        let end = trust
             .verify(
                 end_entity,
                 intermediates,
@@ -367,10 +372,6 @@ impl ServerCertVerifier for ServerVerifier {
                 &self.algorithms,
             )
             .map_err(CertificateFault::into_error)?;
-        let ends = intermediates
-            .iter()
-            .filter_map(|above| not_after_unix_s(above));
-        let end = ends.fold(leaf_end, u64::min);
         current(|context| context.not_after_unix_s = Some(end));
         let certificate = EndEntityCert::try_from(end_entity)
             .map_err(|_| CertificateFault::Malformed.into_error())?;
@@ -412,7 +413,7 @@ impl ClientVerifier {
     }
 
     /// Verifies a chain, of a handshake or of a session that is resumed, and
-    /// gives the end of its first certificate.
+    /// gives when the first of its certificates ends.
     pub(crate) fn check(
         &self,
         chain: &[CertificateDer<'_>],

@@ -176,6 +176,17 @@ impl Config {
                 "name lists: crls = [\"FILE\"], or write revocation = \"lenient\"",
             );
         }
+        // Eight secrets are held, of which one may not have settled yet.
+        const TICKET_SECRETS: u64 = 6;
+        if self.tls.ticket_keys == TicketKeysFrom::Store
+            && self.tls.ticket_rotation_s > TICKET_SECRETS * self.tls.ticket_secret_rotation_s
+        {
+            faults.add(
+                "tls.ticket_rotation_s",
+                "tickets would be good for longer than the secrets that open them are held",
+                "write a number of at most six times ticket_secret_rotation_s",
+            );
+        }
         match self.tls.ticket_keys {
             TicketKeysFrom::Store if self.tls.ticket_secret_file.is_some() => faults.add(
                 "tls.ticket_secret_file",

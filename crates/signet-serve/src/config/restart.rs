@@ -53,6 +53,7 @@ impl Config {
             tls.ticket_keys
             tls.ticket_store
             tls.ticket_poll_s
+            tls.ticket_rotation_s
             tls.ticket_secret_rotation_s
             tls.handshake_threads
             tls.handshakes_max

@@ -263,10 +263,16 @@ fn the_secret_of_session_tickets_has_one_source() {
         ),
         ("ticket_keys = \"redis\"\n", "write one of: store, file"),
         ("ticket_poll_s = 0\n", "write a number from 1 to 3600"),
+        (
+            "ticket_secret_rotation_s = 3600\nticket_rotation_s = 21601\n",
+            "test.toml:4:21: tickets would be good for longer",
+        ),
     ] {
         let error = error_of(&format!("version = 1\n[tls]\n{text}"));
         assert!(error.contains(expected), "{expected:?} is not in:\n{error}");
     }
+    parse("version = 1\n[tls]\nticket_secret_rotation_s = 3600\nticket_rotation_s = 21600\n")
+        .unwrap();
     let both = "ticket_secret_file = \"a\"\nticket_keys = \"file\"\nticket_store = \"\"\n";
     let config = parse(&format!("version = 1\n[tls]\n{both}")).unwrap();
     assert_eq!(config.tls.ticket_secret_file, Some(PathBuf::from("a")));

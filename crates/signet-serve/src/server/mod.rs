@@ -353,7 +353,7 @@ impl Server {
 
         // From here on nothing fails: what is taken over was read and found good.
         self.identity.replace(fresh)?;
-        self.tickets.reloaded(&config);
+        self.tickets.reloaded();
         let tickets = self.tickets.reporter(&config.tls);
         self.sources.set_tls(self.identity.shown(), tickets);
         for (listener, held) in planned.iter().zip(&self.websockets) {

@@ -162,14 +162,9 @@ impl Tickets {
         }
     }
 
-    /// After a reload: other lengths count, and the store is looked at.
-    pub(super) fn reloaded(&self, config: &Config) {
+    /// After a reload the store is looked at.
+    pub(super) fn reloaded(&self) {
         let Self::Store(stored) = self else { return };
-        {
-            let mut state = lock(&stored.state);
-            state.rotation = Duration::from_secs(config.tls.ticket_rotation_s);
-            put_in_service(&stored.keys, &state);
-        }
         if let Some(orders) = &stored.orders {
             // Full: it is about to look anyway.
             let _ = orders.try_send(());

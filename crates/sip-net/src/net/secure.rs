@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use mio::net::TcpStream;
 use sip_msg::ConnId;
 use sip_tls::{
-    Handshake, HandshakeError, HandshakeFailure, QueuedStep, ServerTls, Side, Step, Weight,
+    Class, Handshake, HandshakeError, HandshakeFailure, HandshakePool, QueuedStep, ServerTls, Side,
+    Step, Weight,
 };
 use socket2::SockRef;
 
@@ -54,14 +55,49 @@ impl Net {
         let Some(remote) = self.conns.get(id).map(|conn| conn.flow.remote) else {
             return broken!("a connection whose handshake begins is in the table");
         };
+        let pool = self.shared.config.handshakes.as_ref();
+        if pool.is_some_and(HandshakePool::is_full) {
+            self.give_up_a_silent_client();
+        }
         if !self.begin_handshake(id, Side::Server(tls), Some(source(remote.ip()))) {
             return;
         }
+        self.note_silent_client(id);
         if register(self.poll.registry(), &mut socket, id).is_err() {
             self.drop_conn(id, CloseReason::Refused);
         } else if let Some(conn) = self.conns.get_mut(id) {
             conn.socket = Some(socket);
+            // What carries messages is kept before it.
+            self.conns.used(id);
         }
+    }
+
+    /// A client has yet to say hello. Those in front who have done so are forgotten, and
+    /// so are those who are gone: nobody is silent for longer than his hello may take.
+    fn note_silent_client(&mut self, id: ConnId) {
+        while let Some(first) = self.silent_clients.front()
+            && !self.is_silent(*first)
+        {
+            self.silent_clients.pop_front();
+        }
+        self.silent_clients.push_back(id);
+    }
+
+    /// Who said nothing for longest gives his place among the handshakes to another: to
+    /// be refused for those who only hold places is what they want.
+    fn give_up_a_silent_client(&mut self) {
+        while let Some(id) = self.silent_clients.pop_front() {
+            if self.is_silent(id) {
+                self.end_handshake(id, HandshakeError::new(HandshakeFailure::Refused));
+                return;
+            }
+        }
+    }
+
+    fn is_silent(&self, id: ConnId) -> bool {
+        self.conns
+            .get(id)
+            .is_some_and(|conn| conn.stage.is_silent())
     }
 
     /// A connection that was opened begins its handshake.
@@ -101,6 +137,7 @@ impl Net {
             begun: Instant::now(),
             handshake: Some(Box::new(Handshake::new(side, conn.flow.remote))),
             queued_step: None,
+            is_silent: source.is_some(),
             readable: false,
             is_deferred: false,
         };
@@ -224,13 +261,17 @@ impl Net {
                 return;
             };
             let peer_ended = conn.peer_ended;
-            let outcome = match (&mut conn.socket, conn.stage.pending()) {
+            let (outcome, waiting) = match (&mut conn.socket, conn.stage.pending()) {
                 (Some(socket), Some(pending)) => match &mut pending.handshake {
-                    Some(handshake) => read(socket, &mut self.shared.scratch, &mut handshake.input),
+                    Some(handshake) => {
+                        let input = &mut handshake.input;
+                        (read(socket, &mut self.shared.scratch, input), input.len())
+                    }
                     None => return,
                 },
                 _ => return,
             };
+            conn.count_handshake(waiting, &mut self.shared);
             let more = match outcome {
                 ReadOutcome::Bytes { full } => full || peer_ended,
                 ReadOutcome::Nothing => return,
@@ -239,6 +280,7 @@ impl Net {
                     return;
                 }
             };
+            self.relieve_readers();
             match self.go_on(id, on_event) {
                 StepOutcome::Waits if more => {}
                 StepOutcome::Waits => return,
@@ -289,7 +331,7 @@ impl Net {
             self.end_handshake(id, HandshakeError::new(HandshakeFailure::Refused));
             return StepOutcome::Over;
         };
-        let class = if conn.opened.is_some() || handshake.is_begun() {
+        let mut class = if conn.opened.is_some() || handshake.is_begun() {
             None
         } else {
             let Some(class) = handshake.class() else {
@@ -297,27 +339,30 @@ impl Net {
                 return StepOutcome::Waits;
             };
             *deadline_ms = now_ms.saturating_add(pool.config().timeout_ms);
+            pending.is_silent = false;
             Some(class)
         };
-        let weight = handshake.weight(class);
-        let has_room = self.shared.turn_cost < TURN_COST;
-        let does_it = match weight {
-            Weight::Light => true,
-            Weight::Middling => {
-                has_room && !pool.must_wait() && self.handshake_time.is_left(now_ms)
+        loop {
+            let weight = handshake.weight(class);
+            let has_room = self.shared.turn_cost < TURN_COST;
+            let does_it = match weight {
+                Weight::Light => true,
+                Weight::Middling => {
+                    has_room && !pool.must_wait() && self.handshake_time.is_left(now_ms)
+                }
+                Weight::Heavy => false,
+            };
+            if !does_it && !pool.is_without_threads() {
+                break;
             }
-            Weight::Heavy => false,
-        };
-        if does_it || pool.is_without_threads() {
-            if let Some(class) = class {
+            if class.is_some() {
                 handshake.have_turn();
-                pool.count_begun(class);
             }
             if handshake.output.capacity() == 0 {
                 handshake.output = self.shared.buffers.take();
                 handshake.output.reserve(FLIGHT_BYTES);
             }
-            let (result, cpu_ns) = handshake.short_step();
+            let (result, cpu_ns) = handshake.short_step(class);
             self.shared.turn_cost += if weight == Weight::Light {
                 1
             } else {
@@ -325,6 +370,14 @@ impl Net {
                 FULL_COST
             };
             pool.count_cpu(cpu_ns);
+            if handshake.is_full_after_all() {
+                handshake.begin_anew();
+                class = Some(Class::Full);
+                continue;
+            }
+            if let Some(class) = class {
+                pool.count_begun(class);
+            }
             pending.handshake = Some(handshake);
             return self.take_step(id, result, on_event);
         }
@@ -392,6 +445,7 @@ impl Net {
             }
             (Ok(()), Ok(())) if handshake.peer_closed => HandshakeError::new(HandshakeFailure::Cut),
             (Ok(()), Ok(())) => {
+                conn.count_handshake(handshake.input.len(), &mut self.shared);
                 conn.stage.put_pending(pending);
                 return StepOutcome::Waits;
             }

@@ -274,6 +274,7 @@ impl Conn {
 
     pub(super) fn forget_input(&mut self, shared: &mut Shared) {
         shared.kept_bytes -= self.partial_message.len() + self.partial_record.len();
+        self.count_handshake(0, shared);
         if let Some(ws) = &mut self.ws {
             shared.kept_bytes -= ws.reader.kept_bytes();
             ws.forget_parts();

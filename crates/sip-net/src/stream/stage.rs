@@ -63,6 +63,8 @@ pub(crate) struct Pending {
     /// `None` while a thread has it.
     pub(crate) handshake: Option<Box<Handshake>>,
     pub(crate) queued_step: Option<QueuedStep>,
+    /// Whether it is a client's whose hello is yet to come.
+    pub(crate) is_silent: bool,
     /// Whether the socket became readable in the meantime.
     pub(crate) readable: bool,
     /// Whether it waits in the list of those that a turn had no room for.
@@ -76,6 +78,14 @@ impl Stage {
 
     pub(crate) const fn is_handshaking(&self) -> bool {
         matches!(self, Self::Handshaking { .. })
+    }
+
+    /// Whether it is a handshake whose client has not said hello.
+    pub(crate) fn is_silent(&self) -> bool {
+        let Self::Handshaking { pending, .. } = self else {
+            return false;
+        };
+        pending.as_ref().is_some_and(|pending| pending.is_silent)
     }
 
     /// Whether what the peer sends is taken.

@@ -136,3 +136,16 @@ fn secrets_are_bounded_and_never_none() {
     let shown = format!("{:?}", secret(0xab, 0, None));
     assert!(!shown.contains("171,"), "{shown}");
 }
+
+#[test]
+fn keys_of_epochs_that_are_no_more_leave_first() {
+    let ring = keys(1).ring();
+    let secret = &ring.secrets[0];
+    // A clock that was set back, or epochs that became longer: the numbers become smaller.
+    for epoch in [1_000, 1_001, 999, 500, 499, 501] {
+        assert_eq!(secret.key_of(epoch).unwrap().epoch, epoch);
+    }
+    let mut kept: Vec<u64> = secret.kept().iter().map(|key| key.epoch).collect();
+    kept.sort_unstable();
+    assert_eq!(kept, [499, 500, 501]);
+}

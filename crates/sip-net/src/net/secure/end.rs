@@ -66,6 +66,7 @@ impl Net {
             // only comes later where this fails.
             let _ = SockRef::from(socket).set_tcp_quickack(true);
         }
+        conn.count_handshake(0, &mut self.shared);
         let (sealed, unsent) = (handshake.input, handshake.output);
         conn.secure(session, info, sealed, unsent, &mut self.shared);
         if may_wait {
@@ -158,10 +159,9 @@ const fn is_of_the_name(failure: HandshakeFailure) -> bool {
     match failure {
         HandshakeFailure::BadCertificate
         | HandshakeFailure::Incompatible
+        | HandshakeFailure::CertificateRefused
         | HandshakeFailure::Broken
         | HandshakeFailure::Cut => true,
-        HandshakeFailure::TimedOut
-        | HandshakeFailure::CertificateRefused
-        | HandshakeFailure::Refused => false,
+        HandshakeFailure::TimedOut | HandshakeFailure::Refused => false,
     }
 }
