@@ -5,6 +5,7 @@
 use crate::common::*;
 use crate::house::*;
 use sip_engine::numbers::{GroupRules, Permission};
+use sip_engine::people::Forwards;
 use sip_engine::refusal::Reason;
 use sip_engine::settings::Settings;
 
@@ -324,6 +325,82 @@ fn help_is_led_where_the_operator_leads_it_and_made_no_other_number() {
     let sent = house.call("none", "sip:112@example.org");
     assert_eq!(copy(&sent).1, "sip:guard@203.0.113.9:5060");
     assert_eq!(status(house.call("none", "sip:guard@example.org")), 403);
+}
+
+/// Where those forward to who watch over the house.
+const MOBILE: &str = "sip:+491701@example.org";
+
+/// Help is the guard's, who may have one call, has it, and forwards as this says. It is also the
+/// one that may go over the gateway.
+fn guarded(change: impl FnOnce(&mut Forwards)) -> House {
+    let book = book_of_all()
+        .alias("112", &[("sip:guard@example.org", 1_000)])
+        .person("guard", |person| {
+            person.calls_max = Some(1);
+            change(&mut person.forwards);
+        })
+        .forwards("deputy", |forwards| forwards.busy = to(MOBILE));
+    let mut house = House::with(book, |settings| settings.routes.groups[0].calls_max = 1);
+    house.phone("deputy", 10);
+    let own = house.call("guard", "sip:030123@example.org");
+    assert_eq!(copy(&own).0, GATEWAY);
+    house.answer(&own[0], 180);
+    assert_eq!(house.counted("guard"), 1);
+    house
+}
+
+#[test]
+fn help_that_is_forwarded_from_a_phone_meets_no_limit_either() {
+    let mobile = (GATEWAY.to_owned(), format!("sip:+491701@{GATEWAY}"));
+    let later = |place: &'static str| {
+        move |forwards: &mut Forwards| {
+            (forwards.busy, forwards.no_answer) = (to(place), to(place));
+        }
+    };
+    // At once, where he has no phone.
+    let mut house = guarded(later(MOBILE));
+    assert_eq!(copy(&house.call("none", "sip:112@example.org")), mobile);
+    for said in [486, 480] {
+        let mut house = guarded(later(MOBILE));
+        house.phone("guard", 9);
+        let sent = house.call("none", "sip:112@example.org");
+        assert_eq!(copy(&sent).1, "sip:guard@203.0.113.9:5060");
+        assert_eq!(copy(&house.answer(&sent[0], said)), mobile, "{said}");
+        assert_eq!(house.counted("guard"), 1, "it is counted for nobody");
+        // Other calls to him are: he has no call left.
+        let sent = house.call("internal", "sip:guard@example.org");
+        let ended = house.answer(&sent[0], said);
+        assert!(copies(&ended).is_empty());
+        house.saw(Reason::UserCallsMax);
+    }
+    // When nobody takes it.
+    let mut house = guarded(later(MOBILE));
+    house.phone("guard", 9);
+    let sent = house.call("none", "sip:112@example.org");
+    house.answer(&sent[0], 180);
+    assert_eq!(copy(&house.bed.wait(20_100)), mobile);
+    // And from one to the next.
+    let mut house = guarded(later("sip:deputy@example.org"));
+    house.phone("guard", 9);
+    let sent = house.call("none", "sip:112@example.org");
+    let next = house.answer(&sent[0], 486);
+    assert_eq!(copy(&next).1, "sip:deputy@203.0.113.10:5060");
+    assert_eq!(copy(&house.answer(&next[0], 486)), mobile);
+}
+
+#[test]
+fn help_is_forwarded_no_farther_than_who_forwards_it_may_call() {
+    let book = book_of_all()
+        .alias("112", &[("sip:guard@example.org", 1_000)])
+        .person("guard", |person| {
+            person.permission = Some(Permission::Internal);
+            person.forwards.busy = to(MOBILE);
+        });
+    let mut house = House::new(book);
+    house.phone("guard", 9);
+    let sent = house.call("none", "sip:112@example.org");
+    assert_eq!(status(house.answer(&sent[0], 486)), 486);
+    house.saw(Reason::ForwardRefused);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use super::context::{Branch, Candidate, Context, Key, Owner, Progress, TargetKin
 use super::egress::{Egress, flow_of, may_stream, path_of, target_uri};
 use super::forward::{Forwarder, RequestCopy};
 use super::loops;
+use super::next::{is_next, next_targets};
 use super::outcome::Outcome;
 use crate::effect::Effect;
 use crate::gateways::Why;
@@ -41,31 +42,24 @@ impl Shard {
         context: &mut Context,
         out: &mut Outputs,
     ) {
-        while !context.is_closed && !context.is_final_sent {
-            let highest = |wanted: fn(&Progress) -> bool| {
-                context
-                    .candidates
-                    .iter()
-                    .filter(|c| wanted(&c.progress))
-                    .map(|c| c.q)
-                    .max()
-            };
-            let active = highest(|p| {
-                matches!(
-                    p,
-                    Progress::Resolving(_) | Progress::Asking(_) | Progress::Trying
-                )
-            });
-            let Some(q) = highest(|p| *p == Progress::Waiting) else {
+        while !context.is_closed && !context.is_final_sent && context.breadth_left > 0 {
+            let Some(q) = next_targets(context).map(|of| of.q).max() else {
                 return;
             };
+            let is_active = |of: &&Candidate| {
+                matches!(
+                    of.progress,
+                    Progress::Resolving(_) | Progress::Asking(_) | Progress::Trying
+                )
+            };
+            let active = context.candidates.iter().filter(is_active);
             // RFC 3261 16.6: "Targets are processed from highest qvalue to lowest.  Targets
             // with equal qvalues may be processed in parallel."
-            if active.is_some_and(|active| q < active) || context.breadth_left == 0 {
+            if active.map(|of| of.q).max().is_some_and(|active| q < active) {
                 return;
             }
             if !self.start_group(now, key, context, q, out) {
-                return;
+                return broken!("what could be started next is started");
             }
         }
     }
@@ -80,25 +74,16 @@ impl Shard {
         out: &mut Outputs,
     ) -> bool {
         let mut has_started = false;
-        // What the group before was given ends with it.
-        self.wheel.cancel(std::mem::take(&mut context.serial_timer));
-        let is_next = |c: &Candidate| c.q == q && c.progress == Progress::Waiting;
-        let has_lower = context
-            .candidates
-            .iter()
-            .any(|c| c.q < q && c.progress == Progress::Waiting);
         for at in 0..context.candidates.len() {
-            let waiting = context
-                .candidates
-                .iter()
-                .skip(at)
-                .filter(|c| is_next(c))
-                .count();
-            if has_twin(context, at) {
+            let waits = |of: &&Candidate| of.q == q && of.progress == Progress::Waiting;
+            let rest = context.candidates.iter().skip(at);
+            let waiting = rest.filter(waits).count();
+            let target = context.candidates.get(at).filter(waits);
+            if !target.is_some_and(|target| is_next(context, at, target)) {
                 continue;
             }
-            let Some(candidate) = context.candidates.get_mut(at).filter(|c| is_next(c)) else {
-                continue;
+            let Some(candidate) = context.candidates.get_mut(at) else {
+                return broken!("a target that is started is in its set", has_started);
             };
             // RFC 5393 5.3.3.1: what the branches of one request have in Max-Breadth is
             // together no more than what the request came with. Targets for which nothing is left wait.
@@ -111,7 +96,17 @@ impl Shard {
             has_started = true;
             self.start_candidate(now, key, context, at, out);
         }
-        let rings_ms = match has_lower {
+        if has_started {
+            self.limit_ringing(now, key, context, q);
+        }
+        has_started
+    }
+
+    /// How long those may ring that were started last, which have that q. What the group before
+    /// was given ends with it.
+    fn limit_ringing(&mut self, now: Now, key: Key, context: &mut Context, q: u16) {
+        self.wheel.cancel(std::mem::take(&mut context.serial_timer));
+        let rings_ms = match next_targets(context).any(|of| of.q < q) {
             true => Some(self.settings.proxy.serial_timeout_ms),
             // The last that ring do so as long as their user wants, who forwards the call then.
             false => context.divert.as_ref().and_then(|divert| divert.after_ms()),
@@ -123,7 +118,6 @@ impl Shard {
             let deadline_ms = now.mono_ms + rings_ms;
             context.serial_timer = self.wheel.start(deadline_ms, Timer::Serial(key));
         }
-        has_started
     }
 
     /// Finds addresses for a target and sends a copy to the first.
@@ -641,29 +635,4 @@ fn go_to_next_group(context: &mut Context, at: usize) -> bool {
 pub(crate) fn end_candidate(candidate: &mut Candidate, breadth_left: &mut u32) {
     *breadth_left += std::mem::take(&mut candidate.share);
     candidate.progress = Progress::Done;
-}
-
-/// Whether another flow of the same phone (RFC 5626) is being tried, or has
-/// been heard of: one flow at a time, and the next only when one failed.
-fn has_twin(context: &Context, at: usize) -> bool {
-    let Some(instance) = instance_of(context.candidates.get(at)) else {
-        return false;
-    };
-    context
-        .candidates
-        .iter()
-        .enumerate()
-        .any(|(other_at, other)| {
-            other_at != at
-                && instance_of(Some(other)) == Some(instance)
-                && other.progress != Progress::Waiting
-                && !other.is_flow_failed
-        })
-}
-
-fn instance_of(candidate: Option<&Candidate>) -> Option<&[u8]> {
-    match &candidate?.kind {
-        TargetKind::Contact(binding) if binding.reg_id.is_some() => binding.instance.as_deref(),
-        _ => None,
-    }
 }

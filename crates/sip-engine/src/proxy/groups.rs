@@ -290,25 +290,26 @@ impl Shard {
         at: usize,
         out: &mut Outputs,
     ) -> Result<(), Outcome> {
-        let rules = &self.settings.numbers;
-        let is_counted = context.is_counted;
-        let Some(candidate) = context.candidates.get_mut(at).filter(|_| is_counted) else {
+        let candidate = context.candidates.get(at);
+        let Some(candidate) = candidate.filter(|_| context.is_counted) else {
             return Ok(());
         };
         // Whoever calls for help is not told to wait.
         if candidate.is_emergency() {
             return Ok(());
         }
-        let payer = candidate
-            .extra
-            .as_ref()
-            .and_then(|extra| extra.payer.clone());
-        if let Some(payer) = &payer
-            && candidate.extra().payer_place.is_none()
-            && payer.calls_max(rules) > 0
-        {
-            let place = self.place_of(payer).ok_or(Outcome::UserCallsMax)?;
-            candidate.extra().payer_place = Some(Arc::new(place));
+        let extra = candidate.extra.as_ref();
+        let payer = extra.and_then(|extra| extra.payer.clone());
+        let has_place = extra.is_some_and(|extra| extra.payer_place.is_some());
+        let place = match &payer {
+            Some(payer) if !has_place => self.place_of_payer(context, payer)?,
+            _ => None,
+        };
+        let Some(candidate) = context.candidates.get_mut(at) else {
+            return broken!("a target that needs places is in its set", Ok(()));
+        };
+        if place.is_some() {
+            candidate.extra().payer_place = place;
         }
         if let Some(payer) = &payer
             && !matches!(candidate.kind, TargetKind::Contact(_))
@@ -340,6 +341,29 @@ impl Shard {
             candidate.extra().group_place = Some(Arc::new(place));
         }
         Ok(())
+    }
+
+    /// The place of a call among those of whoever pays for it: one, at however many targets it is
+    /// tried. `None` where it needs none.
+    fn place_of_payer(
+        &self,
+        context: &Context,
+        payer: &Arc<Person>,
+    ) -> Result<Option<Arc<CountedCall>>, Outcome> {
+        // Who calls himself has a place, as the caller.
+        let is_payer = |of: &Arc<Person>| Arc::ptr_eq(of, payer);
+        if payer.calls_max(&self.settings.numbers) == 0
+            || context.caller.as_ref().is_some_and(is_payer)
+        {
+            return Ok(None);
+        }
+        let extras = context.candidates.iter().filter_map(|of| of.extra.as_ref());
+        let mut his = extras.filter(|extra| extra.payer.as_ref().is_some_and(is_payer));
+        if let Some(place) = his.find_map(|extra| extra.payer_place.as_ref()) {
+            return Ok(Some(Arc::clone(place)));
+        }
+        let place = self.place_of(payer).ok_or(Outcome::UserCallsMax)?;
+        Ok(Some(Arc::new(place)))
     }
 
     /// Places among the calls that a user forwards to the outside and that nobody has answered:

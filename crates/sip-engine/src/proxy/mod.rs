@@ -11,6 +11,7 @@ pub(crate) mod groups;
 mod hooked;
 pub(crate) mod loops;
 mod neighbours;
+mod next;
 pub(crate) mod outcome;
 pub(crate) mod privacy;
 pub(crate) mod record_route;

@@ -36,6 +36,8 @@ pub(crate) struct Divert {
     /// What the copies for him say of who forwarded the call before: lines of Diversion.
     diversion: Vec<u8>,
     skips_drained: bool,
+    /// Whether it is a call for help: wherever it is forwarded to, no limit counts.
+    is_emergency: bool,
 }
 
 impl Divert {
@@ -174,9 +176,10 @@ impl Shard {
             return Some(Targets::Answer(Outcome::UnreadableUri));
         };
         let targets = self.retarget_to(now, &bare, &so_far, found);
-        // Whatever it is led to: no limit counts.
-        for candidate in found.iter_mut().skip(start) {
-            candidate.extra().is_emergency = true;
+        // Whatever it is led to, at once or later: no limit counts.
+        mark_emergency(found, start);
+        if let Some(divert) = &mut self.divert {
+            divert.is_emergency = true;
         }
         Some(targets)
     }
@@ -380,6 +383,7 @@ impl Shard {
                     left: so_far.left,
                     diversion: so_far.diversion.to_vec(),
                     skips_drained: so_far.skips_drained,
+                    is_emergency: false,
                 })
             });
             return Targets::Found;
@@ -551,6 +555,12 @@ impl Shard {
             return false;
         }
         context.divert = self.divert.take();
+        if divert.is_emergency {
+            mark_emergency(&mut context.candidates, start);
+            if let Some(next) = &mut context.divert {
+                next.is_emergency = true;
+            }
+        }
         context.chosen_by = ChosenBy::User;
         self.forget_best(context);
         true
@@ -616,6 +626,13 @@ fn keep_uri(found: &mut [Candidate], start: usize, uri: &Uri<'_>, so_far: &Retar
         }
     }
     add_diversion(found, start, so_far.diversion);
+}
+
+/// Those are of a call for help.
+fn mark_emergency(found: &mut [Candidate], start: usize) {
+    for candidate in found.iter_mut().skip(start) {
+        candidate.extra().is_emergency = true;
+    }
 }
 
 fn add_diversion(found: &mut [Candidate], start: usize, diversion: &[u8]) {

@@ -4,7 +4,8 @@ use invariant::broken;
 use wheel::TimerId;
 
 use super::branches::end_candidate;
-use super::context::{Candidate, Key, Progress};
+use super::context::{Key, Progress};
+use super::next::next_targets;
 use super::outcome::Outcome;
 use crate::people::When;
 use crate::records::notes::note_timed_out;
@@ -72,8 +73,7 @@ impl Shard {
             self.txns
                 .cancel(now.mono_ms, branch.client, &mut out.outbox);
         }
-        let is_next = |of: &Candidate| of.progress == Progress::Waiting;
-        if !context.candidates.iter().any(is_next) {
+        if next_targets(&context).next().is_none() {
             self.divert(now, &mut context, When::NoAnswer, out);
         }
         self.settle(now, key, context, out);
