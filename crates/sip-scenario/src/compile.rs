@@ -14,6 +14,7 @@ use crate::xml::{self, Element};
 
 mod actions;
 mod attributes;
+mod distributions;
 mod keywords;
 mod steps;
 

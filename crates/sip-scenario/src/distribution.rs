@@ -45,8 +45,12 @@ pub(crate) enum Distribution {
     },
 }
 
-/// Trials of a negative binomial draw, and rejections of a gamma draw.
-const TRIALS_MAX: usize = 1_000_000;
+/// Successes that a negative binomial draw waits for: each takes a logarithm,
+/// and all calls wait while one draws.
+pub(crate) const SUCCESSES_MAX: f64 = 10_000.0;
+
+/// Tries of a gamma draw: fewer than one in twenty fails.
+const TRIALS_MAX: usize = 1_000;
 
 impl Distribution {
     /// Draws a value.
@@ -77,12 +81,17 @@ impl Distribution {
     }
 }
 
-/// Marsaglia and Tsang's method; for a shape below 1, of the shape above with
-/// a power of a uniform draw.
+/// For a shape below 1, of the shape above with a power of a uniform draw.
 fn gamma(k: f64, random: &mut Random) -> f64 {
     if k < 1.0 {
-        return gamma(k + 1.0, random) * random.open_unit().powf(1.0 / k);
+        gamma_from_one(k + 1.0, random) * random.open_unit().powf(1.0 / k)
+    } else {
+        gamma_from_one(k, random)
     }
+}
+
+/// Marsaglia and Tsang's method, for a shape from 1 on.
+fn gamma_from_one(k: f64, random: &mut Random) -> f64 {
     let d = k - 1.0 / 3.0;
     let c = 1.0 / (9.0 * d).sqrt();
     for _ in 0..TRIALS_MAX {
@@ -95,19 +104,17 @@ fn gamma(k: f64, random: &mut Random) -> f64 {
     d
 }
 
+/// The failures before each success are drawn at once, so that a rare success
+/// takes no longer than another.
 fn negative_binomial(p: f64, n: f64, random: &mut Random) -> f64 {
-    let (mut successes, mut failures) = (0.0, 0.0);
-    for _ in 0..TRIALS_MAX {
-        if successes >= n {
-            break;
-        }
-        if random.unit() < p {
-            successes += 1.0;
-        } else {
-            failures += 1.0;
-        }
+    if p >= 1.0 {
+        return 0.0;
     }
-    failures
+    let log_failure = (-p).ln_1p();
+    let successes = n.min(SUCCESSES_MAX).ceil() as u32;
+    (0..successes)
+        .map(|_| (random.open_unit().ln() / log_failure).floor())
+        .sum()
 }
 
 #[cfg(test)]
@@ -154,6 +161,15 @@ mod tests {
             (Distribution::Gamma { k: 4.0, theta: 2.0 }, 8.0),
             (Distribution::Gamma { k: 0.5, theta: 2.0 }, 1.0),
             (Distribution::NegativeBinomial { p: 0.25, n: 3.0 }, 9.0),
+            (Distribution::NegativeBinomial { p: 1.0, n: 3.0 }, 0.0),
+            // More trials than anybody would wait for.
+            (
+                Distribution::NegativeBinomial {
+                    p: 1.0e-7,
+                    n: 100.0,
+                },
+                1.0e9,
+            ),
         ] {
             let draws = 40_000;
             let sum: f64 = (0..draws).map(|_| distribution.draw(&mut random)).sum();

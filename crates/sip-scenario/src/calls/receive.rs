@@ -7,9 +7,21 @@ use invariant::broken;
 use crate::program::{Expects, Presence, RecvStep, Step, What};
 use crate::scan::{self, Received, Start};
 use crate::stats::Counter;
+use crate::template::Kind;
 
-use super::call::{Call, Verdict, Waits};
+use super::call::{Call, Txn, Verdict, Waits};
 use super::{Core, Event, Outputs};
+
+/// Where a message belongs.
+#[derive(Clone, Copy)]
+enum Place {
+    /// At this step.
+    Step(u32),
+    /// Behind the call: it was acknowledged by this step, and is again.
+    AckedBy(u32),
+    /// Behind the call, where it changes nothing.
+    Behind,
+}
 
 impl Core {
     /// The part of a Call-ID by which a call is known: what stands behind
@@ -31,30 +43,46 @@ impl Core {
         received: &Received<'_>,
         out: &mut Outputs,
     ) -> Verdict {
-        let program = Arc::clone(&self.program);
-        if let Some(step) = program.steps.get(call.step as usize)
-            && matches!(step.what, What::Recv(_))
-            && self.is_lost(step)
-        {
-            self.stats.step(call.step).lost += 1;
-            return Verdict::Waits;
-        }
         let is_datagram = !self.settings.transport.is_reliable();
         let hash = if is_datagram && self.settings.retransmits {
             received.hash(&self.hasher)
         } else {
             0
         };
-        if hash != 0 && self.is_known(call, received, hash, out) {
+        if hash != 0 && self.is_known(call, hash, out) {
             return Verdict::Waits;
         }
-        self.keep_peer_tag(call, received);
         if call.waits == Waits::Pause && self.settings.pauses_deaf {
             return Verdict::Waits;
         }
-        let Some(index) = self.find_step(call, received) else {
-            return self.unexpected(call, received, out);
-        };
+        let place = self.find_place(call, received);
+        if let Some(Place::Step(index)) = place
+            && self.loses(index)
+        {
+            return Verdict::Waits;
+        }
+        self.keep_peer_tag(call, received);
+        match place {
+            Some(Place::Step(index)) => self.arrive(call, index, received, hash, out),
+            Some(Place::AckedBy(step)) => {
+                self.send_ack_again(call, step, out);
+                Verdict::Waits
+            }
+            Some(Place::Behind) => Verdict::Waits,
+            None => self.unexpected(call, received, out),
+        }
+    }
+
+    /// Takes a message at the step that it belongs to.
+    fn arrive(
+        &mut self,
+        call: &mut Call,
+        index: u32,
+        received: &Received<'_>,
+        hash: u64,
+        out: &mut Outputs,
+    ) -> Verdict {
+        let program = Arc::clone(&self.program);
         let Some(step) = program.steps.get(index as usize) else {
             return broken!(
                 "the step that was found is one of the program's",
@@ -77,7 +105,7 @@ impl Core {
         call.seen_hash = hash;
         call.seen_step = index;
         self.stats.step(index).done += 1;
-        self.keep_dialog(call, recv, received, hash);
+        self.keep_dialog(call, recv, received);
         let verdict = self.complete(call, step, Some(received.bytes), out);
         call.last_received.clear();
         call.last_received.extend_from_slice(received.bytes);
@@ -99,7 +127,7 @@ impl Core {
     ) -> Verdict {
         self.heed_answer(call, index, received);
         self.stats.step(index).done += 1;
-        self.keep_dialog(call, recv, received, 0);
+        self.keep_dialog(call, recv, received);
         let stands_at = std::mem::replace(&mut call.step, index);
         let verdict = self.complete(call, step, Some(received.bytes), out);
         call.step = stands_at;
@@ -123,31 +151,36 @@ impl Core {
     }
 
     /// Whether the message came before; then it was answered as it was before.
-    fn is_known(
-        &mut self,
-        call: &mut Call,
-        received: &Received<'_>,
-        hash: u64,
-        out: &mut Outputs,
-    ) -> bool {
+    fn is_known(&mut self, call: &mut Call, hash: u64, out: &mut Outputs) -> bool {
         if hash == call.answered_hash {
+            if self.loses(call.answered_step) {
+                return true;
+            }
             self.stats.step(call.answered_step).retransmitted += 1;
             self.send_again(call, out);
             return true;
         }
         if hash == call.seen_hash {
             // Nothing was sent since.
+            if self.loses(call.seen_step) {
+                return true;
+            }
             self.stats.step(call.seen_step).retransmitted += 1;
             return true;
         }
-        if matches!(received.start, Start::Response(_)) {
-            let acked = call.txns.iter().find(|txn| txn.response_hash == hash);
-            if let Some(step) = acked.and_then(|txn| txn.ack_step) {
-                self.send_ack_again(call, step, out);
-                return true;
-            }
-        }
         false
+    }
+
+    /// Whether chance has it that a message for this step is lost; then it is
+    /// counted there.
+    fn loses(&mut self, index: u32) -> bool {
+        let program = Arc::clone(&self.program);
+        let step = program.steps.get(index as usize);
+        let is_lost = step.is_some_and(|step| self.is_lost(step));
+        if is_lost {
+            self.stats.step(index).lost += 1;
+        }
+        is_lost
     }
 
     fn keep_peer_tag(&self, call: &mut Call, received: &Received<'_>) {
@@ -159,18 +192,18 @@ impl Core {
         }
     }
 
-    /// The step for a message: the one that the call stands at or, past
-    /// optional ones, a later one; else one of the optional ones just before,
-    /// or any before that is optional globally.
-    fn find_step(&mut self, call: &Call, received: &Received<'_>) -> Option<u32> {
-        let program = Arc::clone(&self.program);
-        let at = call.step as usize;
-        for (index, step) in (call.step..).zip(program.steps.iter().skip(at)) {
+    /// Where a message belongs: at the step that the call stands at or, past
+    /// optional ones, at a later one; else at one of the optional ones just
+    /// before, or any before that is optional globally; else behind the call,
+    /// where it is late.
+    fn find_place(&self, call: &Call, received: &Received<'_>) -> Option<Place> {
+        let steps = &self.program.steps;
+        for (index, step) in (call.step..).zip(steps.iter().skip(call.step as usize)) {
             let What::Recv(recv) = &step.what else {
                 break;
             };
             if self.matches(call, recv, received) {
-                return Some(index);
+                return Some(Place::Step(index));
             }
             if recv.optional == Presence::Mandatory {
                 break;
@@ -178,21 +211,62 @@ impl Core {
         }
         let mut is_contiguous = true;
         for index in (0..call.step).rev() {
-            let recv = match program.steps.get(index as usize).map(|step| &step.what) {
-                Some(What::Recv(recv)) => Some(recv),
-                _ => None,
-            };
-            let Some(recv) = recv.filter(|recv| recv.optional != Presence::Mandatory) else {
+            let Some(What::Recv(recv)) = steps.get(index as usize).map(|step| &step.what) else {
                 is_contiguous = false;
                 continue;
             };
-            if (is_contiguous || recv.optional == Presence::Global)
-                && self.matches(call, recv, received)
-            {
-                return Some(index);
+            is_contiguous &= recv.optional != Presence::Mandatory;
+            if !self.matches(call, recv, received) {
+                continue;
+            }
+            if is_contiguous || recv.optional == Presence::Global {
+                return Some(Place::Step(index));
+            }
+            let place = self.late_place(call, index, recv, received);
+            if place.is_some() {
+                return place;
             }
         }
         None
+    }
+
+    /// What becomes of a message that a step behind the call would have taken;
+    /// `None` where that step makes no difference.
+    fn late_place(
+        &self,
+        call: &Call,
+        index: u32,
+        recv: &RecvStep,
+        received: &Received<'_>,
+    ) -> Option<Place> {
+        let Start::Response(code) = received.start else {
+            return None;
+        };
+        let Some(txn) = named_txn(call, recv) else {
+            // RFC 3261 17.1.1.2: "Any retransmissions of the final response
+            // that are received while in the "Completed" state MUST cause the
+            // ACK to be re-passed to the transport layer for retransmission".
+            let ack = index.saturating_add(1);
+            let is_acked = received.cseq_method == b"INVITE" && self.sends_ack(ack);
+            return is_acked.then_some(Place::AckedBy(ack));
+        };
+        if code < 200 {
+            return Some(Place::Behind);
+        }
+        if let Some(step) = txn.ack_step {
+            return Some(Place::AckedBy(step));
+        }
+        // Another final response to the same request is none that came before.
+        (txn.response_hash == received.hash(&self.hasher)).then_some(Place::Behind)
+    }
+
+    fn sends_ack(&self, index: u32) -> bool {
+        match self.program.steps.get(index as usize).map(|s| &s.what) {
+            Some(What::Send(send)) => {
+                matches!(&send.kind, Kind::Request(method) if method == b"ACK")
+            }
+            _ => false,
+        }
     }
 
     fn matches(&self, call: &Call, recv: &RecvStep, received: &Received<'_>) -> bool {
@@ -213,10 +287,7 @@ impl Core {
     /// Whether a response belongs to the transaction that the step names or,
     /// where it names none, to a request of a method that was sent before.
     fn is_answer(&self, call: &Call, recv: &RecvStep, received: &Received<'_>) -> bool {
-        match recv
-            .response_txn
-            .and_then(|n| call.txns.get(usize::from(n)))
-        {
+        match named_txn(call, recv) {
             Some(txn) => {
                 let via = scan::header(received.bytes, b"Via").unwrap_or_default();
                 let branch = scan::parameter(via, b"branch").unwrap_or_default();
@@ -229,13 +300,7 @@ impl Core {
         }
     }
 
-    fn keep_dialog(
-        &mut self,
-        call: &mut Call,
-        recv: &RecvStep,
-        received: &Received<'_>,
-        hash: u64,
-    ) {
+    fn keep_dialog(&mut self, call: &mut Call, recv: &RecvStep, received: &Received<'_>) {
         match received.start {
             Start::Response(code) => {
                 if (200..300).contains(&code) && received.cseq_method == b"INVITE" {
@@ -243,7 +308,8 @@ impl Core {
                 }
                 let txn = recv.response_txn;
                 if let Some(txn) = txn.and_then(|n| call.txns.get_mut(usize::from(n))) {
-                    txn.response_hash = hash;
+                    // Over a stream too, a response may come again.
+                    txn.response_hash = received.hash(&self.hasher);
                 }
             }
             Start::Request(method) => {
@@ -338,6 +404,12 @@ impl Core {
             _ => format!("sending (index {index})"),
         }
     }
+}
+
+/// The transaction that a step names.
+fn named_txn<'c>(call: &'c Call, recv: &RecvStep) -> Option<&'c Txn> {
+    let number = recv.response_txn?;
+    call.txns.get(usize::from(number))
 }
 
 /// Whether a message that was expected answers what is being sent again. A

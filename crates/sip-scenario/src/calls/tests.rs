@@ -3,6 +3,9 @@ use sip_msg::{ConnId, Flow, ListenerId, Target, Transport};
 use super::*;
 use crate::{CompileOptions, Program, Settings};
 
+mod behind;
+mod losses;
+
 const MS: u64 = 1_000_000;
 
 /// A scenario that is played without sockets: what is sent is looked at, what

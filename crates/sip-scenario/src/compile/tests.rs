@@ -420,3 +420,113 @@ fn no_input_makes_it_panic() {
         }
     }
 }
+
+#[test]
+fn a_distribution_has_the_parameters_that_it_is_defined_for() {
+    // The place is that of the value; a pause and a sample take the same ones.
+    for (distribution, expected) in [
+        (
+            "gamma\" k=\"-1e17\" theta=\"1",
+            "k of distribution=\"gamma\" is above 0, not -100000000000000000",
+        ),
+        (
+            "gamma\" k=\"0\" theta=\"1",
+            "k of distribution=\"gamma\" is above 0, not 0",
+        ),
+        (
+            "gamma\" k=\"\" theta=\"1",
+            "k of distribution=\"gamma\" is above 0, not 0",
+        ),
+        ("gamma\" k=\"NaN\" theta=\"1", "k is a number, not \"NaN\""),
+        ("gamma\" k=\"inf\" theta=\"1", "k is a number, not \"inf\""),
+        (
+            "gamma\" k=\"1\" theta=\"-1",
+            "theta of distribution=\"gamma\" is 0 or more, not -1",
+        ),
+        (
+            "weibull\" lambda=\"1\" k=\"0",
+            "k of distribution=\"weibull\" is above 0, not 0",
+        ),
+        (
+            "weibull\" lambda=\"-1\" k=\"1",
+            "lambda of distribution=\"weibull\" is 0 or more, not -1",
+        ),
+        (
+            "pareto\" k=\"-0.5\" x_m=\"1",
+            "k of distribution=\"pareto\" is above 0, not -0.5",
+        ),
+        (
+            "pareto\" k=\"1\" x_m=\"-2",
+            "x_m of distribution=\"pareto\" is 0 or more, not -2",
+        ),
+        (
+            "gpareto\" shape=\"0\" scale=\"-1\" location=\"0",
+            "scale of distribution=\"gpareto\" is 0 or more, not -1",
+        ),
+        (
+            "exponential\" mean=\"-1",
+            "mean of distribution=\"exponential\" is 0 or more, not -1",
+        ),
+        (
+            "normal\" mean=\"-1\" stdev=\"-1",
+            "stdev of distribution=\"normal\" is 0 or more, not -1",
+        ),
+        (
+            "lognormal\" mean=\"1\" stdev=\"-1",
+            "stdev of distribution=\"lognormal\" is 0 or more, not -1",
+        ),
+        (
+            "negbin\" p=\"0\" n=\"1",
+            "p of distribution=\"negbin\" is above 0 and at most 1, not 0",
+        ),
+        (
+            "negbin\" p=\"1.5\" n=\"1",
+            "p of distribution=\"negbin\" is above 0 and at most 1, not 1.5",
+        ),
+        (
+            "negbin\" p=\"0.5\" n=\"0",
+            "n of distribution=\"negbin\" is above 0 and at most 10000, not 0",
+        ),
+        (
+            "negbin\" p=\"0.5\" n=\"10001",
+            "n of distribution=\"negbin\" is above 0 and at most 10000, not 10001",
+        ),
+        (
+            "uniform\" min=\"0\" max=\"inf",
+            "max is a number, not \"inf\"",
+        ),
+        ("fixed\" value=\"NaN", "value is a number, not \"NaN\""),
+    ] {
+        let pause = format!("<pause distribution=\"{distribution}\"/>\n{SEND}");
+        let (name, _) = expected.split_once(' ').unwrap();
+        let before = format!(" {name}=\"");
+        let column = 1 + pause.find(&before).unwrap() + before.len();
+        assert_eq!(refuse(&pause), format!("s.xml:3:{column}: {expected}"));
+        let sample = format!(
+            "<nop><action><sample assign_to=\"1\" distribution=\"{distribution}\"/></action></nop>\n{SEND}"
+        );
+        assert!(refuse(&sample).ends_with(expected), "{distribution}");
+    }
+}
+
+#[test]
+fn the_ends_of_the_ranges_of_parameters_are_taken() {
+    for distribution in [
+        "gamma\" k=\"1e-9\" theta=\"0",
+        "gamma\" k=\"1e17\" theta=\"1",
+        "weibull\" lambda=\"0\" k=\"0.1",
+        "pareto\" k=\"0.1\" x_m=\"0",
+        "gpareto\" shape=\"-1\" scale=\"0\" location=\"-1",
+        "exponential\" mean=\"0",
+        "normal\" mean=\"-5\" stdev=\"0",
+        "lognormal\" mean=\"-5\" stdev=\"0",
+        "negbin\" p=\"1\" n=\"10000",
+        "negbin\" p=\"1e-9\" n=\"0.5",
+        "uniform\" min=\"5\" max=\"1",
+        "fixed\" value=\"-1",
+    ] {
+        let steps = format!("<pause distribution=\"{distribution}\"/>\n{SEND}");
+        compile(&steps, CompileOptions::default())
+            .unwrap_or_else(|e| panic!("{distribution}: {e}"));
+    }
+}
