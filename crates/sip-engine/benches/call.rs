@@ -7,7 +7,8 @@
 //! longest timer.
 //!
 //! `cargo bench -p sip-engine --bench call`; with `-- 1000 udp` a thousand calls
-//! and only those cases (to count instructions: `valgrind --tool=callgrind`).
+//! and only those cases (to count instructions: `valgrind --tool=callgrind`); with
+//! `-- every=100ms` a call each 100 ms, so that all that is kept lies in the caches.
 
 // Only the allocator that counts needs it.
 #![allow(unsafe_code)]
@@ -68,7 +69,17 @@ static ALLOCATOR: Counting = Counting;
 const CALLS: u64 = 40_000;
 /// INVITE, 180, 200, ACK, BYE, 200.
 const FORWARDED: f64 = 6.0;
-const INPUTS: f64 = 7.0;
+/// What a shard is given of each call, in this order.
+const STEPS: [&str; 8] = [
+    "timers",
+    "INVITE",
+    "100",
+    "180",
+    "200",
+    "ACK",
+    "BYE",
+    "200 to BYE",
+];
 
 #[derive(Clone, Copy, PartialEq)]
 enum To {
@@ -77,12 +88,17 @@ enum To {
 }
 
 fn main() {
-    let mut calls = CALLS;
+    let (mut calls, mut every_ms) = (CALLS, 1);
     let mut only = String::new();
     for argument in std::env::args().skip(1).filter(|a| !a.starts_with("--")) {
-        match argument.parse() {
-            Ok(given) => calls = given,
-            Err(_) => only = argument,
+        let every = argument.strip_prefix("every=");
+        if let Some(given) = every.and_then(|given| given.strip_suffix("ms")) {
+            every_ms = given.parse().unwrap();
+        } else {
+            match argument.parse() {
+                Ok(given) => calls = given,
+                Err(_) => only = argument,
+            }
         }
     }
     for (name, transport, to) in [
@@ -92,25 +108,27 @@ fn main() {
         ("tcp, to a registered contact", Transport::Tcp, To::Contact),
     ] {
         if name.starts_with(&only) {
-            run(name, transport, to, calls);
+            run(name, transport, to, (calls, every_ms));
         }
     }
 }
 
-fn run(name: &str, transport: Transport, to: To, calls: u64) {
+fn run(name: &str, transport: Transport, to: To, (calls, every_ms): (u64, u64)) {
     let before_bytes = LIVE_BYTES.load(Ordering::Relaxed);
-    let mut bench = Bench::new(transport, to);
+    let mut bench = Bench::new(transport, to, every_ms);
     for _ in 0..calls {
         bench.call();
     }
-    bench.spent = Duration::ZERO;
+    bench.spent = [Duration::ZERO; STEPS.len()];
     bench.allocations = 0;
     for _ in 0..calls {
         bench.call();
     }
     let calls = calls as f64;
-    let overhead_ns = clock_overhead_ns() * (INPUTS + 1.0);
-    let ns = bench.spent.as_nanos() as f64 / calls - overhead_ns;
+    let overhead_ns = clock_overhead_ns();
+    let ns_of = |spent: Duration| spent.as_nanos() as f64 / calls - overhead_ns;
+    let steps = bench.spent.map(ns_of);
+    let ns: f64 = steps.iter().sum();
     let live_bytes = LIVE_BYTES.load(Ordering::Relaxed) - before_bytes;
     println!(
         "{name}: {ns:.0} ns a call, {:.3} allocations a forwarded message; {} contexts live, {} bytes in all",
@@ -118,6 +136,9 @@ fn run(name: &str, transport: Transport, to: To, calls: u64) {
         bench.shard.live_contexts(),
         live_bytes,
     );
+    let named = STEPS.iter().zip(steps);
+    let named: Vec<_> = named.map(|(step, ns)| format!("{step} {ns:.0}")).collect();
+    println!("  of these: {}", named.join(", "));
 }
 
 /// What measuring itself costs.
@@ -140,12 +161,15 @@ struct Bench {
     bob: Flow,
     text: Vec<u8>,
     calls: u64,
-    spent: Duration,
+    every_ms: u64,
+    /// The step that comes next, and what each took of all calls.
+    step: usize,
+    spent: [Duration; STEPS.len()],
     allocations: u64,
 }
 
 impl Bench {
-    fn new(transport: Transport, to: To) -> Self {
+    fn new(transport: Transport, to: To, every_ms: u64) -> Self {
         let bound: SocketAddr = "192.0.2.1:5060".parse().unwrap();
         let bob_addr: SocketAddr = "203.0.113.9:5070".parse().unwrap();
         let forward = NextHop {
@@ -223,15 +247,18 @@ impl Bench {
             bob,
             text: Vec::new(),
             calls: 0,
-            spent: Duration::ZERO,
+            every_ms,
+            step: 0,
+            spent: [Duration::ZERO; STEPS.len()],
             allocations: 0,
         }
     }
 
     fn call(&mut self) {
         self.calls += 1;
-        self.now.mono_ms += 1;
-        self.now.unix_ms += 1;
+        self.now.mono_ms += self.every_ms;
+        self.now.unix_ms += self.every_ms;
+        self.step = 0;
         self.measure(|shard, now, out| shard.handle_timers(now, out));
         self.out.clear();
         let contact = contact(self.transport);
@@ -316,7 +343,8 @@ impl Bench {
         let allocations = ALLOCATIONS.load(Ordering::Relaxed);
         let started = Instant::now();
         act(&mut self.shard, self.now, &mut self.out);
-        self.spent += started.elapsed();
+        self.spent[self.step] += started.elapsed();
+        self.step += 1;
         self.allocations += ALLOCATIONS.load(Ordering::Relaxed) - allocations;
     }
 

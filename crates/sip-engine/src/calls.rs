@@ -20,6 +20,7 @@ use hashbrown::HashMap;
 use sip_msg::header::NameAddr;
 use sip_msg::{HeaderName, Message, Transport};
 use siphasher::sip::SipHasher13;
+use slots::Spares;
 
 use crate::Now;
 use crate::refusal::{escaped, shown_uri};
@@ -37,7 +38,7 @@ pub type End = (Transport, SocketAddr);
 pub struct Call {
     /// From, To and the Call-ID as they came: reading them waits until they are shown.
     /// They are shared: to list a call is to count one more that holds them.
-    text: Arc<[u8]>,
+    text: Arc<Vec<u8>>,
     from_len: u8,
     to_len: u8,
     /// When its 2xx passed, in milliseconds since 1970.
@@ -90,6 +91,15 @@ impl Call {
     }
 }
 
+/// Appends a header's value, if it is not too long; how many bytes that were.
+fn keep(response: &Message, name: HeaderName, text: &mut Vec<u8>) -> u8 {
+    let raw = response.first(name).map_or(&[][..], |field| field.value);
+    // PART_MAX fits.
+    let kept = if raw.len() > PART_MAX { &[][..] } else { raw };
+    text.extend_from_slice(kept);
+    kept.len() as u8
+}
+
 fn tag_of(value: &[u8]) -> Option<&[u8]> {
     NameAddr::parse(value)?.tag()
 }
@@ -106,7 +116,10 @@ pub(crate) struct Calls {
     /// Names and numbers, the oldest first; a call that has ended may still stand there.
     order: VecDeque<(u64, u64)>,
     last: u64,
-    buffer: Vec<u8>,
+    /// The memory of calls that have ended.
+    spare: Spares<Arc<Vec<u8>>>,
+    /// The bytes of all texts, the spare ones among them.
+    texts_bytes: usize,
 }
 
 impl Calls {
@@ -117,7 +130,8 @@ impl Calls {
             entries: HashMap::new(),
             order: VecDeque::new(),
             last: 0,
-            buffer: Vec::new(),
+            spare: Spares::new(),
+            texts_bytes: 0,
         }
     }
 
@@ -133,14 +147,17 @@ impl Calls {
         if self.entries.len() >= CALLS_MAX {
             return false;
         }
-        self.buffer.clear();
-        let from_len = self.keep(response, HeaderName::From);
-        let to_len = self.keep(response, HeaderName::To);
+        let mut text = self.spare.pop().unwrap_or_default();
+        self.texts_bytes -= text.capacity();
+        let kept = Arc::make_mut(&mut text);
+        kept.clear();
+        let from_len = keep(response, HeaderName::From, kept);
+        let to_len = keep(response, HeaderName::To, kept);
         let call_id = response.call_id();
-        let cut = call_id.get(..PART_MAX).unwrap_or(call_id);
-        self.buffer.extend_from_slice(cut);
+        kept.extend_from_slice(call_id.get(..PART_MAX).unwrap_or(call_id));
+        self.texts_bytes += kept.capacity();
         let call = Call {
-            text: self.buffer.as_slice().into(),
+            text,
             from_len,
             to_len,
             since_unix_ms: now.unix_ms,
@@ -149,7 +166,10 @@ impl Calls {
         };
         self.last += 1;
         let id = self.id(call_id);
-        self.entries.insert(id, (self.last, call));
+        // The other leg of a call that was forked goes.
+        if let Some((_, other)) = self.entries.insert(id, (self.last, call)) {
+            self.use_again(other);
+        }
         self.order.push_back((id, self.last));
         true
     }
@@ -165,8 +185,36 @@ impl Calls {
             .get(&id)
             .is_some_and(|(_, call)| call.has(message))
         {
-            self.entries.remove(&id);
+            self.forget(id);
         }
+    }
+
+    fn forget(&mut self, id: u64) {
+        if let Some((_, call)) = self.entries.remove(&id) {
+            self.use_again(call);
+        }
+    }
+
+    fn use_again(&mut self, mut call: Call) {
+        // Unless the call is being shown.
+        match Arc::get_mut(&mut call.text) {
+            Some(_) => self.spare.push(call.text),
+            None => self.texts_bytes -= call.text.capacity(),
+        }
+    }
+
+    /// The memory of the table, and of what is spare.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<(u64, (u64, Call))>()
+            + self.order.capacity() * size_of::<(u64, u64)>()
+            + self.spare.len() * size_of::<Arc<Vec<u8>>>()
+            + self.texts_bytes
+    }
+
+    /// Gives back memory that nothing has needed since the last call.
+    pub(crate) fn trim(&mut self) {
+        let texts_bytes = &mut self.texts_bytes;
+        self.spare.trim(|text| *texts_bytes -= text.capacity());
     }
 
     /// From and To as the caller wrote them, of the call that a request of its callee is of:
@@ -210,14 +258,6 @@ impl Calls {
         hasher.finish()
     }
 
-    fn keep(&mut self, response: &Message, name: HeaderName) -> u8 {
-        let raw = response.first(name).map_or(&[][..], |field| field.value);
-        // PART_MAX fits.
-        let kept = if raw.len() > PART_MAX { &[][..] } else { raw };
-        self.buffer.extend_from_slice(kept);
-        kept.len() as u8
-    }
-
     /// Drops those at the front that have ended, or are too old.
     fn forget_old(&mut self, now: Now, lifetime_s: u64) {
         let lifetime_ms = lifetime_s.saturating_mul(1_000);
@@ -229,8 +269,9 @@ impl Calls {
             if is_alive {
                 break;
             }
-            if own.is_some() {
-                self.entries.remove(id);
+            let (id, is_old) = (*id, own.is_some());
+            if is_old {
+                self.forget(id);
             }
             self.order.pop_front();
         }
@@ -363,6 +404,37 @@ mod tests {
         // A name that is used again is another call.
         assert!(begin(&mut calls, at(21), &of(2)));
         assert_eq!(listed(&calls, 4).len(), 11);
+    }
+
+    #[test]
+    fn the_memory_of_calls_is_counted_used_again_and_given_back() {
+        let mut calls = Calls::new([1; 16]);
+        for n in 1..=20 {
+            assert!(begin(&mut calls, NOW, &of(n)));
+        }
+        let texts_bytes = calls.texts_bytes;
+        assert!(texts_bytes > 20 * (ALICE.len() + BOB.len()));
+        for n in 1..=20 {
+            calls.end(&of(n));
+        }
+        for n in 1..=19 {
+            assert!(begin(&mut calls, NOW, &of(n)));
+        }
+        assert_eq!((calls.texts_bytes, calls.spare.len()), (texts_bytes, 1));
+        // Whoever shows a call keeps what it says.
+        let mut found = Vec::new();
+        calls.list(0, 100, &mut found);
+        calls.end(&of(1));
+        assert!(begin(&mut calls, NOW, &of(21)));
+        assert_eq!(&*found[0].call_id(), "call-1");
+        drop(found);
+        for n in 1..=21 {
+            calls.end(&of(n));
+        }
+        for _ in 0..10 {
+            calls.trim();
+        }
+        assert_eq!((calls.texts_bytes, calls.spare.len()), (0, 0));
     }
 
     #[test]

@@ -276,6 +276,7 @@ impl Shard {
             + self.registrar.held_bytes()
             + self.wheel.held_bytes()
             + self.open_calls.held_bytes()
+            + self.calls.held_bytes()
     }
 
     /// Frees memory that was not needed since the last call, half of it at a time: to be
@@ -287,6 +288,7 @@ impl Shard {
         self.parks.trim();
         self.wheel.trim();
         self.keepalives.trim();
+        self.calls.trim();
     }
 
     /// A message to fill and to give to [`Shard::handle_message`].
