@@ -103,14 +103,14 @@ impl Ends {
         let mut taken = Taken::default();
         let failed = |error: HandshakeError| fault("a handshake", format!("{error:?}"));
         for _ in 0..STEPS_MAX {
-            let (result, ns) = client.short_step();
+            let (result, ns) = client.short_step(None);
             taken.client_ns += ns;
             result.map_err(failed)?;
             server.input.append(&mut client.output);
             if client.established && server.established && server.input.is_empty() {
                 break;
             }
-            let (result, ns) = server.short_step();
+            let (result, ns) = server.short_step(None);
             taken.server_ns += ns;
             result.map_err(failed)?;
             client.input.append(&mut server.output);
