@@ -188,3 +188,28 @@ fn a_phone_of_two_flows_and_nothing_else_rings_as_long_as_it_likes() {
         }
     }
 }
+
+/// The first flow of a phone is gone while another phone rings: the other flow, of lower q, has
+/// its turn when that one has rung for as long as any may.
+#[test]
+fn the_other_flow_of_a_phone_does_not_wait_until_another_phone_has_rung_for_ever() {
+    let mut house = house_of_flows(Transport::Tls, [1_000, 500], book());
+    house
+        .bed
+        .register_with(BOB, BOBS_OTHER, None, |binding| binding.q = 1_000);
+    let both = house.call("alice", BOB);
+    assert_eq!(kinds(&both), ["INVITE", "INVITE"]);
+    let (flow, other): (Vec<_>, Vec<_>) = both
+        .into_iter()
+        .partition(|sent| sent.to.remote.ip().to_string() == PHONE);
+    let (flow, other) = (only(flow), only(other));
+    assert_eq!(only(house.answer(&other, 180)).status(), 180);
+    let cookie = flow.cookie;
+    let gone = |s: &mut sip_engine::Shard, now, out: &mut _| s.handle_send_failed(now, cookie, out);
+    assert!(kinds(&house.bed.act(gone)).is_empty());
+    rings_for(&mut house, &other, 19_000);
+    let mut next = house.bed.wait(1_100);
+    next.sort_by_key(Sent::method);
+    assert_eq!(kinds(&next), ["CANCEL", "INVITE"]);
+    assert_eq!(next[1].to.remote.ip().to_string(), PHONE);
+}

@@ -110,10 +110,15 @@ impl Cache {
     /// Forgets everything: what is under way as well.
     pub fn clear(&self) {
         let mut held = self.held();
-        held.entries = HashMap::new();
-        held.order = VecDeque::new();
+        let gone = (
+            std::mem::take(&mut held.entries),
+            std::mem::take(&mut held.order),
+        );
         held.cleared += 1;
         held.figures.cleared += 1;
+        // To drop many takes long, and workers ask meanwhile.
+        drop(held);
+        drop(gone);
     }
 
     /// What it did, and what it holds.

@@ -145,6 +145,10 @@ impl Client {
                 };
                 self.answer(waiter, ask, Ok(given));
             }
+            // Nobody waits for it, and it would take a place from who does.
+            Some(engine) if waiter.is_none() && engine.is_out() => {
+                self.send_once(&ask, &engine);
+            }
             Some(_) if self.pending.len() >= self.config.commands_max => {
                 self.counters.full += 1;
                 self.answer(waiter, ask, Err(Failure::Busy));

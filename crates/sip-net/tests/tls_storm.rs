@@ -439,11 +439,63 @@ fn who_says_nothing_gives_his_place_to_who_comes_after_him() {
 }
 
 #[test]
+fn what_somebody_said_and_nobody_has_read_is_no_silence() {
+    let world = World::new();
+    let config = HandshakeConfig {
+        handshakes_max: 4,
+        full_per_s_max: 1,
+        hello_timeout_ms: 60_000,
+        timeout_ms: 60_000,
+        ..HandshakeConfig::default()
+    };
+    let (mut server, pool) = world.server(config);
+    let addr = server.addr();
+    // All of them before the server looks.
+    let hello = plain_hello();
+    let five: Vec<_> = (0..5).map(|_| connect(addr, &hello)).collect();
+    turn_until(&mut server, &pool, |now| {
+        now.refused == 1 && now.full_begun + now.full_waiting == 4
+    });
+    // Who came last is the one.
+    for (place, mut stream) in five.into_iter().enumerate() {
+        stream.set_nonblocking(true).unwrap();
+        let is_open = |error: std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
+        let open = place == 0 || stream.read(&mut [0; 1]).is_err_and(is_open);
+        assert_eq!(open, place < 4, "{place}");
+    }
+}
+
+#[test]
+fn the_beginning_of_a_hello_holds_no_place_for_good() {
+    let world = World::new();
+    let config = HandshakeConfig {
+        handshakes_max: 2,
+        hello_timeout_ms: 60_000,
+        timeout_ms: 60_000,
+        ..HandshakeConfig::default()
+    };
+    let (mut server, pool) = world.server(config);
+    let addr = server.addr();
+    // A record that is whole, and a ClientHello that is not.
+    let beginning = [22, 3, 1, 0, 4, 1, 0, 0xff, 0xff];
+    let begun: Vec<_> = (0..2).map(|_| connect(addr, &beginning)).collect();
+    turn_until(&mut server, &pool, |now| now.full_begun == 2);
+    let mut client = tls_client(world.trust().build().unwrap());
+    client
+        .net
+        .send(&named(addr, "example.com"), &request("x"), 0);
+    server.until_with(&mut [&mut client], message);
+    assert_eq!((pool.counters().refused, pool.counters().under_way), (1, 1));
+    drop(begun);
+}
+
+#[test]
 fn clients_do_not_take_the_places_of_handshakes_with_servers() {
     let world = World::new();
     let handshakes = HandshakeConfig {
         handshakes_max: 1,
-        full_per_s_max: 1,
+        hello_timeout_ms: 60_000,
+        timeout_ms: 60_000,
         ..HandshakeConfig::default()
     };
     let pool = HandshakePool::start(handshakes).unwrap();
@@ -455,19 +507,15 @@ fn clients_do_not_take_the_places_of_handshakes_with_servers() {
     let listener = ListenerConfig::tls(any_port("127.0.0.1"), Arc::clone(&world.tls));
     let mut server = Bench::new(&[listener], config);
     let addr = server.addr();
-    // The second has to wait for its turn, and holds the only place meanwhile.
-    let hello = plain_hello();
-    let first = connect(addr, &hello);
+    // It said hello and nothing more, and holds the only place.
+    let half = connect(addr, &plain_hello());
     turn_until(&mut server, &pool, |now| now.full_begun == 1);
-    drop(first);
-    turn_until(&mut server, &pool, |now| now.under_way == 0);
-    let second = connect(addr, &hello);
-    turn_until(&mut server, &pool, |now| now.full_waiting == 1);
     let (mut gateway, _) = world.server(HandshakeConfig::default());
     server
         .net
         .send(&named(gateway.addr(), "example.com"), &request("x"), 0);
     gateway.until_with(&mut [&mut server], message);
-    assert_eq!(pool.counters().refused, 0);
-    drop(second);
+    let now = pool.counters();
+    assert_eq!((now.refused, now.under_way, now.done), (0, 1, 1));
+    drop(half);
 }

@@ -46,6 +46,10 @@ pub struct Handshake {
     pub peer_closed: bool,
     /// Whether our signature costs little.
     signs_quickly: bool,
+    /// Whether a ClientHello came that fills a record.
+    is_hello_whole: bool,
+    /// As what it has had its turn.
+    began_as: Option<Class>,
     begun: Instant,
     queued_us: u64,
     cpu_ns: u64,
@@ -120,6 +124,8 @@ impl Handshake {
             established: false,
             peer_closed: false,
             signs_quickly: false,
+            is_hello_whole: false,
+            began_as: None,
             begun: Instant::now(),
             queued_us: 0,
             cpu_ns: 0,
@@ -145,11 +151,36 @@ impl Handshake {
             // What may be a ClientHello costs as one.
             hello::Read::Other => return Some(Class::Full),
         };
+        self.is_hello_whole = true;
         if self.resumes(&hello) {
             return Some(Class::Resumed);
         }
         self.signs_quickly = matches!(&self.side, Ours::Server(side) if side.signs_quickly(&hello));
         Some(Class::Full)
+    }
+
+    /// Whether the client has said hello, and not only the beginning of it.
+    pub fn has_said_hello(&self) -> bool {
+        let session = self.session.as_ref();
+        self.is_hello_whole || session.is_some_and(|session| session.negotiated().is_some())
+    }
+
+    /// Whether more came before the first step than a client says by itself.
+    pub fn says_too_much(&self) -> bool {
+        self.session.is_none() && self.input.len() > INPUT_WITHOUT_CHAIN_MAX
+    }
+
+    /// It has its turn as one of this class.
+    pub fn begins_as(&mut self, class: Class) {
+        self.began_as = Some(class);
+    }
+
+    /// The class of a handshake that is begun, where it is another one after all: who seemed
+    /// to resume a session and was asked for another hello (RFC 8446 4.1.4) has not had a
+    /// turn for what it comes to.
+    pub fn class_after_all(&self) -> Option<Class> {
+        let seemed_to_resume = self.began_as == Some(Class::Resumed);
+        (seemed_to_resume && self.weight(None) != Weight::Light).then_some(Class::Full)
     }
 
     /// What the next step costs, the first one of this class.

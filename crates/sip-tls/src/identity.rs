@@ -68,8 +68,10 @@ pub(crate) fn attest(
     is_client: bool,
 ) -> Option<Arc<VerifiedPeer>> {
     let identity = PeerIdentity::from_der(chain.first()?)?;
+    // What a session was made by may have been followed by a newer certificate since.
+    let end_unix_s = not_after_unix_s.min(identity.not_after_unix_s);
     #[expect(clippy::disallowed_methods, reason = "this is the one place")]
-    let peer = VerifiedPeer::attest(identity.domains, identity.uris, not_after_unix_s, is_client);
+    let peer = VerifiedPeer::attest(identity.domains, identity.uris, end_unix_s, is_client);
     Some(Arc::new(peer))
 }
 

@@ -183,6 +183,14 @@ impl HandshakePool {
         accepted.load(Ordering::Relaxed) >= self.inner.config.handshakes_max as u64
     }
 
+    /// Whether a source has fewer handshakes under way than it may.
+    pub fn has_share_left(&self, source: IpAddr) -> bool {
+        let Inner {
+            figures, config, ..
+        } = &*self.inner;
+        figures.count_of(source) < config.per_source_max
+    }
+
     /// A place for a handshake; none if there are too many, of all or of
     /// `source`. Handshakes that we began have no source.
     pub fn admit(&self, source: Option<IpAddr>) -> Option<HandshakeSlot> {
@@ -347,6 +355,14 @@ impl Figures {
             by_source.remove(&source);
         }
         fits
+    }
+
+    fn count_of(&self, source: IpAddr) -> usize {
+        let by_source = self
+            .by_source
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        by_source.get(&source).copied().unwrap_or(0)
     }
 
     fn leave(&self, source: IpAddr) {

@@ -119,13 +119,12 @@ impl Shard {
         else {
             return self.hold_behind(context, number, response);
         };
-        let is_final = response.status() >= 200;
         let tag = to_tag(&response);
         let said = said(&self.keys.tags, tag, response.slice(place));
         let next = match tag.is_empty() {
             // RFC 3261 8.2.6.2 has a tag in it: without one nobody knows whose media it is.
             true => Next::Full,
-            false => media.next(number, is_final, said),
+            false => media.next(number, &response, said),
         };
         match next {
             Next::Known(text) => match self.with_body(response, &NewBody { place, text }) {

@@ -179,8 +179,10 @@ impl ContextMedia {
         held.any(|of| usize::from(of.number) == number && of.is_final)
     }
 
-    /// What is to be done with a response of a branch that says this.
-    pub(crate) fn next(&self, number: usize, is_final: bool, said: u64) -> Next {
+    /// What is to be done with a response of a branch that says this. Only a copy of one that
+    /// waits is left out: another that says the same, as 180 after 183, is not heard otherwise.
+    pub(crate) fn next(&self, number: usize, response: &Message, said: u64) -> Next {
+        let is_final = response.status() >= 200;
         let kept = self
             .kept
             .iter()
@@ -188,10 +190,9 @@ impl ContextMedia {
         if let Some(kept) = kept {
             return Next::Known(kept.text.clone());
         }
-        let is_held = self
-            .held
-            .iter()
-            .any(|of| (usize::from(of.number), of.is_final, of.said) == (number, is_final, said));
+        let is_held = self.held.iter().any(|of| {
+            (usize::from(of.number), of.said) == (number, said) && is_copy(&of.response, response)
+        });
         match (is_held, self.has_room()) {
             (true, _) => Next::Waits,
             (false, false) => Next::Full,
@@ -312,6 +313,13 @@ impl ContextMedia {
     }
 }
 
+/// Whether a response that says the same is the same response, sent again.
+fn is_copy(one: &Message, other: &Message) -> bool {
+    // RFC 3262 3: each reliable provisional response has an RSeq of its own.
+    let rseq = |of: &Message| of.first_named("RSeq").map(|field| field.value.to_vec());
+    one.status() == other.status() && (one.status() >= 200 || rseq(one) == rseq(other))
+}
+
 /// What a response says, in a hash that nobody can aim at: the tag of who answers and the
 /// session description. Never 0.
 pub(crate) fn said(key: &[u8; 16], tag: &[u8], sdp: &[u8]) -> u64 {
@@ -390,21 +398,21 @@ mod tests {
     #[test]
     fn what_comes_again_is_asked_for_once() {
         let mut media = ContextMedia::default();
-        assert!(matches!(media.next(A, true, 7), Next::Ask));
+        assert!(matches!(media.next(A, &response(200), 7), Next::Ask));
         let serial = media.hold(A, response(200), 7, false);
-        assert!(matches!(media.next(A, true, 7), Next::Waits));
+        assert!(matches!(media.next(A, &response(200), 7), Next::Waits));
         // Another branch, another tag or description, or not final yet.
-        assert!(matches!(media.next(B, true, 7), Next::Ask));
-        assert!(matches!(media.next(A, true, 8), Next::Ask));
-        assert!(matches!(media.next(A, false, 7), Next::Ask));
+        assert!(matches!(media.next(B, &response(200), 7), Next::Ask));
+        assert!(matches!(media.next(A, &response(200), 8), Next::Ask));
+        assert!(matches!(media.next(A, &response(183), 7), Next::Ask));
         media.keep(serial, b"v=0".as_slice().into());
         answer(&mut media, serial);
         assert_eq!(ready(&mut media, A), [200]);
-        let Next::Known(text) = media.next(A, true, 7) else {
+        let Next::Known(text) = media.next(A, &response(200), 7) else {
             panic!("it is kept");
         };
         assert_eq!(&*text, b"v=0");
-        assert!(matches!(media.next(A, true, 8), Next::Ask));
+        assert!(matches!(media.next(A, &response(200), 8), Next::Ask));
     }
 
     #[test]
@@ -412,11 +420,11 @@ mod tests {
         let mut media = ContextMedia::default();
         let empty = media.held_bytes();
         for said in 0..HELD_MAX as u64 {
-            assert!(matches!(media.next(A, false, said + 1), Next::Ask));
+            assert!(matches!(media.next(A, &response(183), said + 1), Next::Ask));
             let serial = media.hold(A, response(183), said + 1, false);
             media.keep(serial, b"v=0".as_slice().into());
         }
-        assert!(matches!(media.next(A, false, 99), Next::Full));
+        assert!(matches!(media.next(A, &response(183), 99), Next::Full));
         assert!(!media.has_room());
         assert_eq!(media.kept.len(), KEPT_MAX);
         assert!(media.held_bytes() > empty + HELD_MAX * 100);

@@ -6,6 +6,7 @@ use sip_limit::oc;
 use sip_locate::{Hop, LocateError, Located, Query};
 use sip_msg::{Method, Target};
 use sip_txn::ClientId;
+use wheel::TimerId;
 
 use super::context::{Branch, Candidate, Context, Key, Owner, Progress, TargetKind, lines_of};
 use super::egress::{Egress, flow_of, may_stream, path_of, target_uri};
@@ -55,7 +56,14 @@ impl Shard {
             let active = context.candidates.iter().filter(is_active);
             // RFC 3261 16.6: "Targets are processed from highest qvalue to lowest.  Targets
             // with equal qvalues may be processed in parallel."
-            if active.map(|of| of.q).max().is_some_and(|active| q < active) {
+            if let Some(active) = active.map(|of| of.q).max()
+                && q < active
+            {
+                // It may have become startable since those began to ring: another flow of a
+                // phone of which the first has failed.
+                if context.serial_timer == TimerId::NONE {
+                    self.limit_ringing(now, key, context, active);
+                }
                 return;
             }
             if !self.start_group(now, key, context, q, out) {

@@ -101,6 +101,24 @@ fn a_description_that_comes_twice_in_provisional_responses_is_asked_for_once() {
 }
 
 #[test]
+fn another_provisional_response_that_says_the_same_is_no_copy() {
+    let mut bed = Bed::new(leading(UDP));
+    let copy = call(&mut bed, UDP);
+    respond(&mut bed, &copy, 183, &sdp("bob"));
+    let progress = asked(&mut bed);
+    respond(&mut bed, &copy, 183, &sdp("bob"));
+    assert!(all_asked(&mut bed).is_empty(), "a copy of it is");
+    respond(&mut bed, &copy, 180, &sdp("bob"));
+    let ringing = asked(&mut bed);
+    let told = only(give(&mut bed, progress, &led("bob")));
+    assert_eq!(told.status(), 183);
+    assert_says(&told, &led("bob"));
+    let told = only(give(&mut bed, ringing, &led("bob")));
+    assert_eq!(told.status(), 180);
+    assert_says(&told, &led("bob"));
+}
+
+#[test]
 fn callees_behind_another_proxy_are_told_apart_by_their_tags() {
     let mut bed = Bed::new(leading(UDP));
     let copy = call(&mut bed, UDP);

@@ -11,8 +11,12 @@ use crate::ask::write_ping;
 use crate::engines::Engine;
 use crate::{Ask, Command, EngineId, Why};
 
-/// When a command is repeated first; the next time after twice as long, and so on.
+/// When a command is repeated first, where that leaves time for more; the next time after
+/// twice as long, and so on.
 const REPEAT_MS: u64 = 100;
+/// Into how many parts the shortest patience is divided: a command, and the ping that goes with
+/// its repetition, may each be lost once.
+const PARTS: u64 = 4;
 /// Digits of a cookie.
 pub(super) const COOKIE_LEN: usize = 16;
 
@@ -35,6 +39,29 @@ pub(super) struct Pending {
 }
 
 impl Client {
+    /// Sends a command to an engine that is not there, as far as is known, and does not wait for
+    /// what it says.
+    pub(crate) fn send_once(&mut self, ask: &Ask, engine: &Engine) {
+        let mut datagram = format!("{:016x} ", self.next_cookie()).into_bytes();
+        self.count_command(ask.command);
+        ask.write(&self.config.flags, &mut datagram);
+        self.transmits.push_back(Transmit {
+            to: engine.address,
+            bytes: datagram,
+        });
+    }
+
+    fn count_command(&mut self, command: Command) {
+        let place = match command {
+            Command::Choose | Command::Offer => 0,
+            Command::Answer => 1,
+            Command::Delete => 2,
+        };
+        if let Some(count) = self.counters.commands.get_mut(place) {
+            *count += 1;
+        }
+    }
+
     pub(crate) fn send(&mut self, now_ms: u64, asked: Asked, engine: Arc<Engine>) {
         let cookie = self.next_cookie();
         let mut datagram = format!("{cookie:016x} ").into_bytes();
@@ -46,14 +73,7 @@ impl Client {
                 write_ping(&mut datagram);
             }
             Asked::Command(_, ask, _) => {
-                let place = match ask.command {
-                    Command::Choose | Command::Offer => 0,
-                    Command::Answer => 1,
-                    Command::Delete => 2,
-                };
-                if let Some(count) = self.counters.commands.get_mut(place) {
-                    *count += 1;
-                }
+                self.count_command(ask.command);
                 ask.write(&self.config.flags, &mut datagram);
             }
         }
@@ -62,7 +82,7 @@ impl Client {
             bytes: datagram.clone(),
         });
         let until_ms = now_ms + self.config.timeout_ms;
-        let repeat_ms = until_ms.min(now_ms + REPEAT_MS);
+        let repeat_ms = now_ms + self.first_repeat_ms();
         let pending = Pending {
             asked,
             engine,
@@ -76,15 +96,20 @@ impl Client {
         self.pending.insert(cookie, pending);
     }
 
+    fn first_repeat_ms(&self) -> u64 {
+        REPEAT_MS.min(self.config.timeout_ms / PARTS).max(1)
+    }
+
     /// A command has had no reply so far.
     pub(super) fn repeat(&mut self, now_ms: u64, cookie: u64) {
+        let first_ms = self.first_repeat_ms();
         // It may have had one with the same tick.
         let Some(pending) = self.pending.get_mut(&cookie) else {
             return;
         };
         if now_ms < pending.until_ms {
             pending.repeats += 1;
-            let wait_ms = REPEAT_MS << pending.repeats.min(10);
+            let wait_ms = first_ms << pending.repeats.min(10);
             let next_ms = pending.until_ms.min(now_ms + wait_ms);
             pending.timer = self.wheel.start(next_ms, Due::Repeat(cookie));
             self.counters.repeated += 1;

@@ -670,3 +670,52 @@ impl Client {
             .count()
     }
 }
+
+#[test]
+fn commands_that_nobody_waits_for_take_no_place_at_an_engine_that_is_not_there() {
+    let mut client = client(config(2));
+    let gone = silent_engine(&mut client);
+    let before = client.in_flight();
+    for _ in 0..3 {
+        let mut delete = ask(Command::Delete, "a");
+        delete.engine = Some(EngineId::of(gone));
+        client.ask(2_000, None, delete);
+        assert_eq!(only(sent(&mut client)).to, gone);
+    }
+    assert_eq!(client.in_flight(), before);
+}
+
+/// An engine that does not answer any more, as the client knows.
+fn silent_engine(client: &mut Client) -> SocketAddr {
+    client.ask(10, Some(1), ask(Command::Offer, "a"));
+    let first = only(sent(client));
+    let later = wait(client, 10, 1_010);
+    let next = later
+        .into_iter()
+        .find(|(_, of)| of.to != first.to && !is_ping(of));
+    answer(client, 1_020, &next.unwrap().1, &done());
+    assert_eq!(client.poll_change().unwrap().why, Some(Why::Silent));
+    assert!(client.poll_answer().is_some());
+    sent(client);
+    first.to
+}
+
+#[test]
+fn a_short_patience_has_its_repetitions_too() {
+    let mut client = client(Config {
+        timeout_ms: 60,
+        ..config(1)
+    });
+    client.ask(10, Some(1), ask(Command::Offer, "a"));
+    let first = only(sent(&mut client));
+    let later = wait(&mut client, 10, 60);
+    let again: Vec<u64> = later
+        .iter()
+        .filter(|(_, of)| *of == first)
+        .map(|(at_ms, _)| *at_ms)
+        .collect();
+    // By the ticks of the clock; at 70 it is over.
+    assert_eq!(again, [30, 60]);
+    // And a ping, so that what nobody would answer is not held against the engine.
+    assert!(later.iter().any(|(_, of)| is_ping(of)));
+}

@@ -150,9 +150,9 @@ impl HeaderName {
 }
 
 /// The compact form of a name that has no [`HeaderName`] of its own (RFC 3515,
-/// 3841, 3892, 4028, 6665, 8224).
+/// 3841, 3892, 4028, 4474, 6665, 8224).
 pub(crate) fn compact_form(name: &str) -> Option<&'static [u8]> {
-    const FORMS: [(&str, &[u8]); 8] = [
+    const FORMS: [(&str, &[u8]); 9] = [
         ("Refer-To", b"r"),
         ("Referred-By", b"b"),
         ("Session-Expires", b"x"),
@@ -161,6 +161,7 @@ pub(crate) fn compact_form(name: &str) -> Option<&'static [u8]> {
         ("Reject-Contact", b"j"),
         ("Request-Disposition", b"d"),
         ("Identity", b"y"),
+        ("Identity-Info", b"n"),
     ];
     let found = FORMS
         .iter()

@@ -1,6 +1,7 @@
 //! What happens when there are too many connections.
 
 use sip_msg::ConnId;
+use sip_tls::{HandshakeError, HandshakeFailure};
 
 use super::Net;
 use crate::CloseReason;
@@ -49,7 +50,16 @@ impl Net {
             } += 1;
             conn.say_goodbye(&mut self.shared);
         }
-        self.drop_conn(id, CloseReason::Evicted);
+        self.give_up(id, CloseReason::Evicted);
         true
+    }
+
+    /// Closes a connection for others, or ends its handshake.
+    pub(super) fn give_up(&mut self, id: ConnId, reason: CloseReason) {
+        let conn = self.conns.get(id);
+        match conn.is_some_and(|conn| conn.stage.is_handshaking()) {
+            true => self.end_handshake(id, HandshakeError::new(HandshakeFailure::Refused)),
+            false => self.drop_conn(id, reason),
+        }
     }
 }

@@ -90,7 +90,7 @@ impl Net {
             && let Some((sum, place)) = largest.pop()
         {
             if let Some((bytes, id)) = sources.get_mut(place).and_then(Vec::pop) {
-                self.drop_conn(id, reason);
+                self.give_up(id, reason);
                 freed += bytes;
                 largest.push((sum - bytes, place));
             }

@@ -32,6 +32,8 @@ const FULL_COST: u32 = 4;
 const FLIGHT_BYTES: usize = 4_096;
 /// Reads of one socket before the others have their turn.
 const READS_MAX: usize = 8;
+/// Clients without a hello that are looked at for each newcomer.
+const SILENT_LOOKED_AT_MAX: usize = 64;
 
 /// How a handshake stands after a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -55,11 +57,13 @@ impl Net {
         let Some(remote) = self.conns.get(id).map(|conn| conn.flow.remote) else {
             return broken!("a connection whose handshake begins is in the table");
         };
+        let source = source(remote.ip());
+        let lacks_place = |pool: &HandshakePool| pool.is_full() && pool.has_share_left(source);
         let pool = self.shared.config.handshakes.as_ref();
-        if pool.is_some_and(HandshakePool::is_full) {
+        if pool.is_some_and(lacks_place) {
             self.give_up_a_silent_client();
         }
-        if !self.begin_handshake(id, Side::Server(tls), Some(source(remote.ip()))) {
+        if !self.begin_handshake(id, Side::Server(tls), Some(source)) {
             return;
         }
         self.note_silent_client(id);
@@ -84,13 +88,23 @@ impl Net {
     }
 
     /// Who said nothing for longest gives his place among the handshakes to another: to
-    /// be refused for those who only hold places is what they want.
+    /// be refused for those who only hold places is what they want. What somebody said
+    /// may be yet to be read.
     fn give_up_a_silent_client(&mut self) {
-        while let Some(id) = self.silent_clients.pop_front() {
-            if self.is_silent(id) {
-                self.end_handshake(id, HandshakeError::new(HandshakeFailure::Refused));
+        for _ in 0..SILENT_LOOKED_AT_MAX {
+            let Some(id) = self.silent_clients.pop_front() else {
                 return;
+            };
+            if !self.is_silent(id) {
+                continue;
             }
+            let socket = self.conns.get(id).and_then(|conn| conn.socket.as_ref());
+            if socket.is_some_and(has_more_to_read) {
+                self.silent_clients.push_back(id);
+                continue;
+            }
+            self.end_handshake(id, HandshakeError::new(HandshakeFailure::Refused));
+            return;
         }
     }
 
@@ -98,6 +112,16 @@ impl Net {
         self.conns
             .get(id)
             .is_some_and(|conn| conn.stage.is_silent())
+    }
+
+    /// A client has said hello: it has the time of a handshake from now on.
+    fn hear_hello(&mut self, id: ConnId) {
+        let (now_ms, pool) = (self.shared.now_ms, self.shared.config.handshakes.as_ref());
+        let timeout_ms = pool.map_or(0, |pool| pool.config().timeout_ms);
+        if let Some(conn) = self.conns.get_mut(id) {
+            conn.stage.hear_hello(now_ms.saturating_add(timeout_ms));
+            conn.usefulness.carried_ms = now_ms;
+        }
     }
 
     /// A connection that was opened begins its handshake.
@@ -310,39 +334,63 @@ impl Net {
         }
     }
 
+    /// What the next step of a handshake is, where it needs a turn; or else how it stands.
+    fn class_of_step(&mut self, id: ConnId) -> Result<Option<Class>, StepOutcome> {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return Err(StepOutcome::Over);
+        };
+        let is_opened = conn.opened.is_some();
+        let Some(pending) = conn.stage.pending() else {
+            return Err(StepOutcome::Over);
+        };
+        let Some(handshake) = &mut pending.handshake else {
+            return Err(StepOutcome::OnThread);
+        };
+        let class = match (is_opened, handshake.is_begun()) {
+            (true, _) => None,
+            (false, true) => handshake.class_after_all(),
+            (false, false) => match handshake.class() {
+                None => return Err(StepOutcome::Waits),
+                class => class,
+            },
+        };
+        let failure = match &self.shared.config.handshakes {
+            None => Some(HandshakeFailure::Refused),
+            Some(_) if !is_opened && handshake.says_too_much() => Some(HandshakeFailure::Broken),
+            Some(_) => None,
+        };
+        let is_hello = pending.is_silent && handshake.has_said_hello();
+        if let Some(failure) = failure {
+            self.end_handshake(id, HandshakeError::new(failure));
+            return Err(StepOutcome::Over);
+        }
+        if is_hello {
+            self.hear_hello(id);
+        }
+        Ok(class)
+    }
+
     /// Does the next step of a handshake, or lets a thread do it.
     fn go_on(&mut self, id: ConnId, on_event: &mut impl FnMut(NetEvent<'_>)) -> StepOutcome {
         let now_ms = self.shared.now_ms;
-        let Some(conn) = self.conns.get_mut(id) else {
-            return StepOutcome::Over;
+        let mut class = match self.class_of_step(id) {
+            Ok(class) => class,
+            Err(outcome) => return outcome,
         };
-        let Stage::Handshaking {
-            deadline_ms,
-            pending: Some(pending),
-            ..
-        } = &mut conn.stage
+        let Some(conn) = self.conns.get_mut(id) else {
+            return broken!("a handshake goes on where it is", StepOutcome::Over);
+        };
+        let (Some(pending), Some(pool)) = (conn.stage.pending(), &self.shared.config.handshakes)
         else {
-            return StepOutcome::Over;
+            return broken!("a handshake goes on where it is", StepOutcome::Over);
         };
         let Some(mut handshake) = pending.handshake.take() else {
-            return StepOutcome::OnThread;
-        };
-        let Some(pool) = &self.shared.config.handshakes else {
-            self.end_handshake(id, HandshakeError::new(HandshakeFailure::Refused));
-            return StepOutcome::Over;
-        };
-        let mut class = if conn.opened.is_some() || handshake.is_begun() {
-            None
-        } else {
-            let Some(class) = handshake.class() else {
-                pending.handshake = Some(handshake);
-                return StepOutcome::Waits;
-            };
-            *deadline_ms = now_ms.saturating_add(pool.config().timeout_ms);
-            pending.is_silent = false;
-            Some(class)
+            return broken!("a handshake goes on where it is", StepOutcome::Over);
         };
         loop {
+            if let Some(class) = class {
+                handshake.begins_as(class);
+            }
             let weight = handshake.weight(class);
             let has_room = self.shared.turn_cost < TURN_COST;
             let does_it = match weight {
@@ -446,7 +494,11 @@ impl Net {
             (Ok(()), Ok(())) if handshake.peer_closed => HandshakeError::new(HandshakeFailure::Cut),
             (Ok(()), Ok(())) => {
                 conn.count_handshake(handshake.input.len(), &mut self.shared);
+                let is_hello = pending.is_silent && handshake.has_said_hello();
                 conn.stage.put_pending(pending);
+                if is_hello {
+                    self.hear_hello(id);
+                }
                 return StepOutcome::Waits;
             }
         };
@@ -483,6 +535,11 @@ fn read(socket: &mut TcpStream, scratch: &mut [u8], input: &mut Vec<u8>) -> Read
             Err(_) => ReadOutcome::End,
         };
     }
+}
+
+/// Whether something came that was not read.
+fn has_more_to_read(socket: &TcpStream) -> bool {
+    within(Component::Kernel, || socket.peek(&mut [0])).is_ok_and(|len| len > 0)
 }
 
 /// The alert is written, as far as the socket takes it: a socket that is

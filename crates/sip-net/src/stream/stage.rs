@@ -88,6 +88,19 @@ impl Stage {
         pending.as_ref().is_some_and(|pending| pending.is_silent)
     }
 
+    /// That client has said hello, and has until then.
+    pub(crate) fn hear_hello(&mut self, until_ms: u64) {
+        if let Self::Handshaking {
+            deadline_ms,
+            pending: Some(pending),
+            ..
+        } = self
+        {
+            *deadline_ms = until_ms;
+            pending.is_silent = false;
+        }
+    }
+
     /// Whether what the peer sends is taken.
     pub(crate) const fn is_read(&self) -> bool {
         matches!(self, Self::Open | Self::Upgrading { .. })

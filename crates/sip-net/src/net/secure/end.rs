@@ -88,7 +88,7 @@ impl Net {
     }
 
     /// A handshake ends without success.
-    pub(super) fn end_handshake(&mut self, id: ConnId, error: HandshakeError) {
+    pub(in crate::net) fn end_handshake(&mut self, id: ConnId, error: HandshakeError) {
         let Some(pending) = self
             .conns
             .get_mut(id)
