@@ -13,6 +13,7 @@ use rustls::client::{
     ClientSessionMemoryCache, ClientSessionStore, Resumption, Tls12ClientSessionValue,
     Tls13ClientSessionValue,
 };
+use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, Error, NamedGroup, SignatureScheme,
@@ -20,9 +21,10 @@ use rustls::{
 use sip_msg::Target;
 use sip_net::clock::Clock;
 use sip_net::{ListenerConfig, NetConfig};
-use sip_tls::testing::{KeyKind, TestCa};
+use sip_tls::testing::{KeyKind, TestCa, TlsAccept};
 use sip_tls::{
-    ClientAuth, HandshakeConfig, HandshakeCounters, HandshakePool, ServerTlsConfig, TlsVersion,
+    Class, ClientAuth, Handshake, HandshakeConfig, HandshakeCounters, HandshakePool, ServerTls,
+    ServerTlsConfig, Side, TlsVersion, Weight,
 };
 
 /// A server and the threads that may compute for it.
@@ -426,5 +428,73 @@ fn visits(version: TlsVersion, has_hints: bool, visits: &[(&'static str, (u64, u
             (*full, 0, *resumed),
             "{version:?} {name} {has_hints}"
         );
+    }
+}
+
+/// Whoever is asked for another hello (RFC 8446 4.1.4) has yet to be signed for.
+#[test]
+fn what_is_yet_to_be_signed_is_not_light() {
+    let (chain, key) = TestCa::new().issue_with(&["example.com"], KeyKind::Rsa2048);
+    let (full, heavy, light) = (Some(Class::Full), Weight::Heavy, Weight::Light);
+    for (group, expected) in [
+        ("X25519", &[(full, heavy), (None, light)][..]),
+        ("P-384", &[(full, heavy), (None, heavy), (None, light)]),
+    ] {
+        let tls = ServerTlsConfig::new().groups(&[group]);
+        let tls = tls.pair_pem(chain.as_bytes(), key.as_bytes());
+        let side = Side::Server(Arc::new(tls.unwrap().build().unwrap()));
+        let mut ours = Handshake::new(side, ([192, 0, 2, 1], 5061).into());
+        let mut client = client(&SCHEMES, TlsVersion::V13);
+        let mut steps = Vec::new();
+        while !ours.established {
+            client.write_tls(&mut ours.input).unwrap();
+            let class = (!ours.is_begun()).then(|| ours.class().unwrap());
+            steps.push((class, ours.weight(class)));
+            ours.step().0.unwrap();
+            client.read_tls(&mut &ours.output[..]).unwrap();
+            ours.output.clear();
+            client.process_new_packets().unwrap();
+        }
+        assert_eq!(steps, expected, "{group}");
+    }
+}
+
+/// The place of the certificate that a client is shown who asks for this name.
+fn shown(server: &Arc<ServerTls>, chains: &[CertificateDer<'_>], name: &str) -> Option<usize> {
+    let mut accept = TlsAccept::new(server, ([192, 0, 2, 1], 5061).into());
+    let config = Arc::new(client_config(&SCHEMES, TlsVersion::V13));
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let mut client = ClientConnection::new(config, name).unwrap();
+    let mut read = 0;
+    while client.is_handshaking() {
+        let mut said = Vec::new();
+        client.write_tls(&mut said).unwrap();
+        accept.take(&said).unwrap();
+        client.read_tls(&mut &accept.sent()[read..]).unwrap();
+        read = accept.sent().len();
+        client.process_new_packets().unwrap();
+    }
+    let shown = client.peer_certificates()?.first()?;
+    chains.iter().position(|chain| chain == shown)
+}
+
+#[test]
+fn a_wildcard_stands_for_one_label_where_nobody_bears_the_name_itself() {
+    let ca = TestCa::new();
+    let (mut tls, mut chains) = (ServerTlsConfig::new(), Vec::new());
+    for name in ["first.example", "*.example.com", "own.example.com"] {
+        let (chain, key) = ca.issue(&[name]);
+        tls = tls.pair_pem(chain.as_bytes(), key.as_bytes()).unwrap();
+        chains.push(CertificateDer::from_pem_slice(chain.as_bytes()).unwrap());
+    }
+    let server = Arc::new(tls.build().unwrap());
+    for (name, place) in [
+        ("phone.Example.com", 1),
+        ("own.example.com", 2),
+        ("example.com", 0),
+        ("a.phone.example.com", 0),
+        ("localhost", 0),
+    ] {
+        assert_eq!(shown(&server, &chains, name), Some(place), "{name}");
     }
 }

@@ -109,34 +109,3 @@ impl ResolvesServerCert for Certificates {
             .cloned()
     }
 }
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-    use crate::key_pair::KeyPair;
-    use crate::testing::TestCa;
-
-    #[test]
-    fn a_wildcard_stands_for_one_label_where_nobody_bears_the_name_itself() {
-        let ca = TestCa::new();
-        let mut certificates = Certificates::default();
-        for name in ["first.example", "*.example.com", "own.example.com"] {
-            let (chain, key) = ca.issue(&[name]);
-            let pair = KeyPair::from_pem(chain.as_bytes(), key.as_bytes()).unwrap();
-            certificates.add(pair.modern, None).unwrap();
-        }
-        let schemes = [SignatureScheme::ECDSA_NISTP256_SHA256];
-        for (name, place) in [
-            ("phone.Example.com", 1),
-            ("own.example.com", 2),
-            ("example.com", 0),
-            ("a.phone.example.com", 0),
-            ("*.example.com", 1),
-            ("localhost", 0),
-        ] {
-            let chosen = certificates.choose(Some(name), &schemes).unwrap();
-            assert!(Arc::ptr_eq(chosen, &certificates.all[place]), "{name}");
-        }
-    }
-}
