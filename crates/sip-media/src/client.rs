@@ -146,7 +146,7 @@ impl Client {
                 self.answer(waiter, ask, Ok(given));
             }
             // Nobody waits for it, and it would take a place from who does.
-            Some(engine) if waiter.is_none() && engine.is_out() => {
+            Some(engine) if waiter.is_none() && engine.is_out() && self.is_busy() => {
                 self.send_once(&ask, &engine);
             }
             Some(_) if self.pending.len() >= self.config.commands_max => {
@@ -283,6 +283,11 @@ impl Client {
 
     /// The engine for a command: the one that it names, else the one that its Call-ID leads to
     /// among those that take calls and were not tried.
+    /// Whether half of the places are taken.
+    fn is_busy(&self) -> bool {
+        self.pending.len() >= self.config.commands_max / 2
+    }
+
     fn choose(&self, ask: &Ask, tried: &[EngineId]) -> Option<Arc<Engine>> {
         let untried = |engine: &&Arc<Engine>| !tried.contains(&engine.id);
         let engines = self.engines.iter().map(|known| &known.engine);

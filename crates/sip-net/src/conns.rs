@@ -174,12 +174,7 @@ impl Conns {
             let may_go = |conn: &&mut Conn| conn.stage.is_read() || conn.stage.is_handshaking();
             let conn = table.get_mut(place).filter(may_go)?;
             conn.usefulness.expire(now_ms);
-            // Whoever has said hello is given time to say more.
-            let class = match conn.stage.is_handshaking() && !conn.stage.is_silent() {
-                true => Class::Idle,
-                false => conn.class(),
-            };
-            Some((class, conn.usefulness.carried_ms))
+            Some((conn.class(), conn.usefulness.carried_ms))
         })?;
         Some((self.table.get(place)?.flow.conn, class))
     }

@@ -7,10 +7,13 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use crate::common::*;
+use crate::tls_storm::plain_hello;
 use sip_msg::{Flow, ListenerId, Target, Transport};
 use sip_net::{CloseReason, ListenerConfig, NetConfig, SendError};
 use sip_tls::testing::TestCa;
-use sip_tls::{HandshakeConfig, HandshakeFailure, HandshakePool, ServerTls};
+use sip_tls::{
+    ClientTls, ClientTlsConfig, HandshakeConfig, HandshakeFailure, HandshakePool, ServerTls,
+};
 
 const HOUR_MS: u64 = 3_600_000;
 
@@ -228,6 +231,47 @@ fn who_says_no_hello_goes_before_a_registered_phone() {
     phone.write_all(&request("still")).unwrap();
     assert_eq!(server.message(), (flow, request("still")));
     drop(silent);
+}
+
+#[test]
+fn of_those_who_carried_nothing_who_got_on_last_goes_last() {
+    let mut server = secure_server(NetConfig {
+        connections_max: 4,
+        ..NetConfig::default()
+    });
+    let tcp = server.net.local_addr(ListenerId(1)).unwrap();
+    let _phone = TcpStream::connect(tcp).unwrap();
+    let flow = server.until(accepted);
+    server.net.keep_for(flow.conn, HOUR_MS);
+    let hello = plain_hello();
+    let handshaking = |server: &mut Bench| {
+        let before = server.net.counters().accepted;
+        let mut stream = TcpStream::connect(server.addr()).unwrap();
+        stream.write_all(&hello).unwrap();
+        turn_until(server, |server| {
+            server.net.counters().accepted == before + 1
+        });
+        stream
+    };
+    let half: Vec<_> = (0..3).map(|_| handshaking(&mut server)).collect();
+    // A client that completes its handshake is not closed for those who come after it, though
+    // nobody has said anything yet.
+    let tls = ClientTlsConfig::new().trust_anyone_insecurely().build();
+    let tls = std::sync::Arc::new(tls.unwrap());
+    let mut client = tls_client(ClientTls::from_pem(&[]).unwrap());
+    let target = named(server.addr(), "example.com");
+    let conn = client.net.open_as(&target, &tls).unwrap();
+    client.until_with(&mut [&mut server], opened);
+    server.until_with(&mut [&mut client], accepted);
+    let more: Vec<_> = (0..2).map(|_| handshaking(&mut server)).collect();
+    client
+        .net
+        .send(&Target { conn, ..target }, &request("x"), 0);
+    client.net.flush();
+    server.until_with(&mut [&mut client], message);
+    let counters = server.net.counters();
+    assert_eq!((counters.evicted_unused, counters.evicted_bound), (3, 0));
+    drop((half, more));
 }
 
 #[test]

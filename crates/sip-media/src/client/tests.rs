@@ -676,11 +676,23 @@ fn commands_that_nobody_waits_for_take_no_place_at_an_engine_that_is_not_there()
     let mut client = client(config(2));
     let gone = silent_engine(&mut client);
     let before = client.in_flight();
-    for _ in 0..3 {
+    let delete = |client: &mut Client| {
         let mut delete = ask(Command::Delete, "a");
         delete.engine = Some(EngineId::of(gone));
         client.ask(2_000, None, delete);
-        assert_eq!(only(sent(&mut client)).to, gone);
+        assert_eq!(only(sent(client)).to, gone);
+    };
+    // While there is room it is repeated like any other.
+    delete(&mut client);
+    assert_eq!(client.in_flight(), before + 1);
+    let config = Config {
+        commands_max: 2 * (before + 1),
+        ..config(2)
+    };
+    client.reload(2_000, config);
+    let before = client.in_flight();
+    for _ in 0..3 {
+        delete(&mut client);
     }
     assert_eq!(client.in_flight(), before);
 }

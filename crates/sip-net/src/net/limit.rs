@@ -7,6 +7,7 @@ use super::Net;
 use crate::CloseReason;
 use crate::conns::CONNS_MAX;
 use crate::ranks::Class;
+use crate::stream::Conn;
 
 impl Net {
     /// A registered contact relies on a connection for so long: others are
@@ -54,10 +55,10 @@ impl Net {
         true
     }
 
-    /// Closes a connection for others, or ends its handshake.
+    /// Closes a connection for others, or ends the handshake of a client.
     pub(super) fn give_up(&mut self, id: ConnId, reason: CloseReason) {
-        let conn = self.conns.get(id);
-        match conn.is_some_and(|conn| conn.stage.is_handshaking()) {
+        let is_client = |conn: &Conn| conn.opened.is_none() && conn.stage.is_handshaking();
+        match self.conns.get(id).is_some_and(is_client) {
             true => self.end_handshake(id, HandshakeError::new(HandshakeFailure::Refused)),
             false => self.drop_conn(id, reason),
         }

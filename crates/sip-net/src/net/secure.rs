@@ -33,7 +33,7 @@ const FLIGHT_BYTES: usize = 4_096;
 /// Reads of one socket before the others have their turn.
 const READS_MAX: usize = 8;
 /// Clients without a hello that are looked at for each newcomer.
-const SILENT_LOOKED_AT_MAX: usize = 64;
+const SILENT_LOOKED_AT_MAX: usize = 16;
 
 /// How a handshake stands after a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -98,8 +98,8 @@ impl Net {
             if !self.is_silent(id) {
                 continue;
             }
-            let socket = self.conns.get(id).and_then(|conn| conn.socket.as_ref());
-            if socket.is_some_and(has_more_to_read) {
+            let conn = self.conns.get_mut(id);
+            if conn.is_some_and(|conn| conn.stage.waits_for_us() || has_more_to_read(conn)) {
                 self.silent_clients.push_back(id);
                 continue;
             }
@@ -120,8 +120,9 @@ impl Net {
         let timeout_ms = pool.map_or(0, |pool| pool.config().timeout_ms);
         if let Some(conn) = self.conns.get_mut(id) {
             conn.stage.hear_hello(now_ms.saturating_add(timeout_ms));
-            conn.usefulness.carried_ms = now_ms;
         }
+        // Whoever got on last goes last of those that carried nothing yet.
+        self.conns.used(id);
     }
 
     /// A connection that was opened begins its handshake.
@@ -538,8 +539,10 @@ fn read(socket: &mut TcpStream, scratch: &mut [u8], input: &mut Vec<u8>) -> Read
 }
 
 /// Whether something came that was not read.
-fn has_more_to_read(socket: &TcpStream) -> bool {
-    within(Component::Kernel, || socket.peek(&mut [0])).is_ok_and(|len| len > 0)
+fn has_more_to_read(conn: &Conn) -> bool {
+    let peek = |socket: &TcpStream| within(Component::Kernel, || socket.peek(&mut [0]));
+    let socket = conn.socket.as_ref();
+    socket.is_some_and(|socket| peek(socket).is_ok_and(|len| len > 0))
 }
 
 /// The alert is written, as far as the socket takes it: a socket that is

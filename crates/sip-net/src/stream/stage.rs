@@ -88,6 +88,13 @@ impl Stage {
         pending.as_ref().is_some_and(|pending| pending.is_silent)
     }
 
+    /// Whether its client has to wait for this side: for a turn in which its socket is read, or
+    /// for a thread.
+    pub(crate) fn waits_for_us(&mut self) -> bool {
+        let pending = self.pending();
+        pending.is_some_and(|pending| pending.is_deferred || pending.handshake.is_none())
+    }
+
     /// That client has said hello, and has until then.
     pub(crate) fn hear_hello(&mut self, until_ms: u64) {
         if let Self::Handshaking {
