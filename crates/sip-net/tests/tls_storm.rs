@@ -60,7 +60,7 @@ fn hello(tls: &rustls::ClientConfig) -> Vec<u8> {
     bytes
 }
 
-pub fn plain_hello() -> Vec<u8> {
+pub(crate) fn plain_hello() -> Vec<u8> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
