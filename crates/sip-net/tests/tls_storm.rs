@@ -403,15 +403,29 @@ fn a_refused_peer_is_reset() {
     );
 }
 
+/// So many places, which nobody loses by waiting.
+fn places(handshakes_max: usize) -> HandshakeConfig {
+    HandshakeConfig {
+        handshakes_max,
+        hello_timeout_ms: 60_000,
+        timeout_ms: 60_000,
+        ..HandshakeConfig::default()
+    }
+}
+
+/// Whether the server has left a connection open and said nothing on it.
+fn is_left_open(stream: &mut TcpStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    let nothing = |error: std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
+    stream.read(&mut [0; 1]).is_err_and(nothing)
+}
+
 #[test]
 fn who_says_nothing_gives_his_place_to_who_comes_after_him() {
     let world = World::new();
     let config = HandshakeConfig {
-        handshakes_max: 4,
         full_per_s_max: 1,
-        hello_timeout_ms: 60_000,
-        timeout_ms: 60_000,
-        ..HandshakeConfig::default()
+        ..places(4)
     };
     let (mut server, pool) = world.server(config);
     let addr = server.addr();
@@ -420,10 +434,7 @@ fn who_says_nothing_gives_his_place_to_who_comes_after_him() {
     assert_eq!(pool.counters().under_way, 4);
     // Those who came first are gone.
     for (place, stream) in silent.iter_mut().enumerate() {
-        stream.set_nonblocking(true).unwrap();
-        let is_open = |error: std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
-        let open = stream.read(&mut [0; 1]).is_err_and(is_open);
-        assert_eq!(open, place >= 2, "{place}");
+        assert_eq!(is_left_open(stream), place >= 2, "{place}");
     }
     // Who says hello has his place for good: the others go before him, and then nobody does.
     let hello = plain_hello();
@@ -442,11 +453,8 @@ fn who_says_nothing_gives_his_place_to_who_comes_after_him() {
 fn what_somebody_said_and_nobody_has_read_is_no_silence() {
     let world = World::new();
     let config = HandshakeConfig {
-        handshakes_max: 4,
         full_per_s_max: 1,
-        hello_timeout_ms: 60_000,
-        timeout_ms: 60_000,
-        ..HandshakeConfig::default()
+        ..places(4)
     };
     let (mut server, pool) = world.server(config);
     let addr = server.addr();
@@ -458,9 +466,8 @@ fn what_somebody_said_and_nobody_has_read_is_no_silence() {
     });
     // Who came last is the one.
     for (place, mut stream) in five.into_iter().enumerate() {
-        stream.set_nonblocking(true).unwrap();
-        let is_open = |error: std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
-        let open = place == 0 || stream.read(&mut [0; 1]).is_err_and(is_open);
+        // The first has had its turn, and an answer.
+        let open = place == 0 || is_left_open(&mut stream);
         assert_eq!(open, place < 4, "{place}");
     }
 }
@@ -468,13 +475,7 @@ fn what_somebody_said_and_nobody_has_read_is_no_silence() {
 #[test]
 fn the_beginning_of_a_hello_holds_no_place_for_good() {
     let world = World::new();
-    let config = HandshakeConfig {
-        handshakes_max: 2,
-        hello_timeout_ms: 60_000,
-        timeout_ms: 60_000,
-        ..HandshakeConfig::default()
-    };
-    let (mut server, pool) = world.server(config);
+    let (mut server, pool) = world.server(places(2));
     let addr = server.addr();
     // A record that is whole, and a ClientHello that is not.
     let beginning = [22, 3, 1, 0, 4, 1, 0, 0xff, 0xff];
@@ -492,13 +493,7 @@ fn the_beginning_of_a_hello_holds_no_place_for_good() {
 #[test]
 fn clients_do_not_take_the_places_of_handshakes_with_servers() {
     let world = World::new();
-    let handshakes = HandshakeConfig {
-        handshakes_max: 1,
-        hello_timeout_ms: 60_000,
-        timeout_ms: 60_000,
-        ..HandshakeConfig::default()
-    };
-    let pool = HandshakePool::start(handshakes).unwrap();
+    let pool = HandshakePool::start(places(1)).unwrap();
     let config = NetConfig {
         client_tls: Some(Arc::new(world.trust().build().unwrap())),
         handshakes: Some(pool.clone()),
