@@ -25,8 +25,8 @@ struct Arguments {
     /// tcp: and tls: where it has them.
     #[arg(long = "server", value_name = "TRANSPORT:ADDRESS")]
     running: Vec<String>,
-    /// Its users, four of them: who calls, who is called, a third one, and one
-    /// whose credentials are misused; more of them share the calls beside floods.
+    /// Four of its users: one who calls, one who is called, a third, and one whose credentials are
+    /// misused; further ones share the calls beside floods.
     #[arg(long = "user", value_name = "NAME:PASSWORD")]
     users: Vec<String>,
     /// Their domain.

@@ -115,7 +115,7 @@ impl Smime {
                 }
             }
             (None, None) if calls.is_some() && protection.encrypts() => {
-                return Err("for whom is to be encrypted? write --smime-to FILE, the certificate of the called side".to_owned());
+                return Err("whom to encrypt for? write --smime-to FILE, with the certificate of the called side".to_owned());
             }
             (None, None) => {}
         }

@@ -1,4 +1,4 @@
-//! Predictions held to what mixtures take that took no part in the calibration.
+//! Predictions compared with mixtures that took no part in the calibration.
 
 use std::path::PathBuf;
 use std::time::Duration;

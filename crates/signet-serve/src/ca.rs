@@ -235,7 +235,7 @@ impl Ca {
             // It may have failed between the two files.
             Err(error) if self.known(&issued, &wanted) != Known::Useless => {
                 tracing::warn!(
-                    "the server's own certificate was not issued anew, and the one before goes on: {error}"
+                    "the server's own certificate was not issued anew; the old one stays in use: {error}"
                 );
                 Ok(issued)
             }

@@ -46,7 +46,7 @@ impl KeptKeys {
                 Ok(()) => keys = renewed,
                 Err(error) if keys.is_empty() => return Err(error),
                 Err(error) => tracing::warn!(
-                    "the keys that sign the routes of calls were not renewed; those of before go on: {error}"
+                    "the keys that sign the routes of calls were not renewed; the old ones stay: {error}"
                 ),
             }
         }

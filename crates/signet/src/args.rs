@@ -79,7 +79,8 @@ pub(crate) enum Command {
         /// The file
         file: PathBuf,
     },
-    /// Tell what TLS shows, takes and did: certificates with their ends, versions, suites, groups, the share resumed
+    /// Show TLS settings and counts: certificates and their expiry, versions, suites, groups, the
+    /// share resumed
     ///
     /// It asks the running server at its address for figures (--metrics);
     /// without one it reads the configuration file. Its first line says which.
@@ -130,10 +131,10 @@ pub(crate) enum Command {
     Why(WhyOptions),
     /// Show the messages that pass a running server, secrets masked, until Ctrl-C
     ///
-    /// What it does not take soon enough is left out and counted: the server waits for
-    /// nobody. Four may do so at a time.
+    /// What it does not read in time is left out and counted: the server does not wait. At most
+    /// four may trace at once.
     Trace(TraceOptions),
-    /// List where users are registered: as a running server has it, else the database
+    /// List where users are registered: from a running server, else from the database
     Bindings {
         #[command(flatten)]
         place: InstanceArgs,
@@ -221,7 +222,7 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Watch a running server: calls, registrations, refusals, CPU, memory; q ends it
+    /// Watch a running server: calls, registrations, refusals, CPU, memory; q quits
     ///
     /// Where the output is no terminal it prints what happened in one second, and ends.
     Top {
@@ -254,7 +255,7 @@ pub(crate) struct WhyOptions {
     /// Those from an address
     #[arg(long, value_name = "ADDRESS")]
     source: Option<IpAddr>,
-    /// The latest so many
+    /// Only the latest N
     #[arg(long, value_name = "N", default_value = "20")]
     last: usize,
     /// For programs, in JSON
@@ -276,7 +277,7 @@ impl WhyOptions {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ServeOptions {
-    /// Configuration file (see etc/signet.toml); the options marked with * stand in its place
+    /// Configuration file (see etc/signet.toml); options marked with * are used without one
     #[arg(long, value_name = "FILE", conflicts_with_all = ["data", "listen", "domain", "no_auth", "forward", "stateless", "redirect"])]
     config: Option<PathBuf>,
     /// * Folder for certificates, secrets and the database
@@ -331,17 +332,17 @@ pub(crate) enum UserCommand {
     },
     /// List the users
     List,
-    /// Say how far a user may call, what he shows, and where his calls are forwarded
+    /// Set how far a user may call, his caller ID, and where his calls are forwarded
     ///
-    /// What is not given stays; - takes it back. A running server goes by it when the
-    /// command returns.
+    /// What is not given stays; - resets it. A running server has applied it when the command
+    /// returns.
     Set {
         /// alice or alice@example.com
         name: String,
         #[command(flatten)]
         changes: UserChangeOptions,
     },
-    /// Show what is set of a user
+    /// Show a user's settings
     Show {
         /// alice or alice@example.com
         name: String,
@@ -399,10 +400,10 @@ pub(crate) enum DomainCommand {
 pub(crate) enum TlsCommand {
     /// Make a new secret for session tickets
     ///
-    /// Nodes that share the store take it up by themselves; the one before goes
-    /// on opening the tickets that were sealed by it until they end.
+    /// Nodes that share the store take it up by themselves; the old one still opens the tickets
+    /// that it sealed until they expire.
     RotateSecret {
-        /// Accept no ticket of the secrets before: for one that became known
+        /// Accept no tickets of earlier secrets: for one that has leaked
         #[arg(long)]
         forget_old: bool,
     },

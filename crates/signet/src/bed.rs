@@ -81,7 +81,7 @@ pub(crate) struct DelayOptions {
     /// The round trip: 30ms
     #[arg(long, value_name = "TIME", value_parser = signet_bed::duration)]
     rtt: u64,
-    /// The most that is added each way; a draw for each read or datagram, order is kept
+    /// The most that is added each way, drawn for each read or datagram; order is kept
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = signet_bed::duration)]
     jitter: u64,
     /// Packets that are lost each way: datagrams are dropped, streams stall as TCP would
@@ -102,7 +102,7 @@ pub(crate) struct DelayOptions {
     /// How often
     #[arg(long, value_name = "TIME", requires = "report", value_parser = signet_bed::duration)]
     interval: Option<u64>,
-    /// Repeat every jitter and loss that is drawn
+    /// Seed of random jitter and loss
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=u64::from(u32::MAX)))]
     seed: u64,
 }

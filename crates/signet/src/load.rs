@@ -139,8 +139,7 @@ struct TlsOptions {
     /// Believe any certificate: for servers whose authority is not at hand
     #[arg(long, conflicts_with = "ca")]
     trust_anyone: bool,
-    /// Certificate chain of the calling side; with a called side here that has none of its
-    /// own, that one's
+    /// Certificate chain of the calling side, or of a called side here that has none of its own
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
     /// Its private key
@@ -247,7 +246,7 @@ struct Who {
     /// Register all agents before the run, and keep them registered
     #[arg(long)]
     register_first: bool,
-    /// Agents brought up a second before the run
+    /// Agents set up per second before the run
     #[arg(long, value_name = "N", default_value_t = 2_000.0)]
     setup_rate: f64,
     /// What a REGISTER asks for
@@ -273,7 +272,7 @@ struct When {
     /// Let them come as those of many users do, not evenly
     #[arg(long)]
     poisson: bool,
-    /// Repeat every choice that is drawn
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
@@ -317,8 +316,8 @@ pub(crate) struct RegisterOptions {
     /// Remove registrations: all agents are registered before the run
     #[arg(long)]
     remove: bool,
-    /// So long after the beginning all agents break off their connections at once and open
-    /// them anew; the counters storm_* of the result tell how they came back
+    /// How long after the start all agents drop their connections at once and reopen them; the
+    /// counters storm_* of the result tell how they came back
     #[arg(long, value_name = "TIME", value_parser = time)]
     storm_at: Option<Duration>,
     #[command(flatten)]
@@ -378,7 +377,7 @@ pub(crate) struct AnswerOptions {
     /// Threads
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: u8,
-    /// End after so long; when interrupted if left out
+    /// End after this time; on interrupt if left out
     #[arg(long, value_name = "TIME", value_parser = time)]
     duration: Option<Duration>,
     /// Write the result as JSON; - for the standard output

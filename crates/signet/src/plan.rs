@@ -28,11 +28,11 @@ pub(crate) struct PlanOptions {
     /// What is asked of the service, in TOML; etc/plan.toml explains every key
     #[arg(value_name = "FILE", required = true)]
     demand: Option<PathBuf>,
-    /// Set a key otherwise: calls.busy_hour=50000; several times if you like
+    /// Override a key: calls.busy_hour=50000; several times if you like
     #[arg(long, value_name = "SECTION.KEY=VALUE")]
     set: Vec<String>,
-    /// Whose prices: a file that signet plan calibrate wrote, or a name that signet plan profiles
-    /// tells, if it tells any
+    /// Prices to use: a file that signet plan calibrate wrote, or a name that signet plan profiles
+    /// lists, if any
     #[arg(long, value_name = "FILE|NAME", default_value = PROFILE)]
     profile: String,
     /// Write the plan as JSON
@@ -47,7 +47,7 @@ pub(crate) struct PlanOptions {
 enum PlanCommand {
     /// Measure what things cost on this machine; end what else runs there first
     Calibrate(CalibrateOptions),
-    /// Hold predictions to what mixtures take that took no part in the calibration
+    /// Compare predictions with mixtures that took no part in the calibration
     Check(CheckOptions),
     /// Name the profiles that this program brings, if it brings any
     Profiles,
@@ -86,14 +86,14 @@ struct CalibrateOptions {
 struct CheckOptions {
     #[command(flatten)]
     bench: BenchOptions,
-    /// The profile whose predictions are checked; what they are off by is written into it, but not
-    /// with --quick
+    /// The profile whose predictions are checked; their error is written into it, but not with
+    /// --quick
     #[arg(long, value_name = "FILE", default_value = PROFILE)]
     profile: PathBuf,
     /// How many mixtures; 3 with --quick
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     cases: Option<u32>,
-    /// What mixtures are drawn from
+    /// Seed of the random mixtures
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Write each mixture, predicted and measured, as JSON

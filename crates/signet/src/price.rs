@@ -28,8 +28,8 @@ pub(crate) enum PriceCommand {
     /// shows sending in transport mode over IPv4; --all, --json and --html have everything.
     /// Measure where nothing else runs.
     Crypto(CryptoOptions),
-    /// Measure what passes whole tunnels between two namespaces of the network, what they add to
-    /// a round trip, and what they cost SIP
+    /// Measure what whole tunnels between two network namespaces carry, what they add to a round
+    /// trip, and what they cost SIP
     ///
     /// Namespaces take root. What cannot run on this machine is named with the reason, and the
     /// rest runs. Whatever it starts ends with it. Measure where nothing else runs. It exits

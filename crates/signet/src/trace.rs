@@ -25,7 +25,7 @@ pub(crate) struct TraceOptions {
     /// Write them to a file for Wireshark, in place of text; at 64 MiB it is kept as FILE.1
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
-    /// For so long; until Ctrl-C if left out
+    /// How long; until Ctrl-C if left out
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
 }

@@ -9,8 +9,8 @@ pub enum Failure {
     WrongPassword,
     /// There is no such user, or none with that algorithm.
     UnknownUser,
-    /// The nonce is too old, of another process or node, or may have been forgotten; who
-    /// has the password is let in with the next.
+    /// The nonce is too old, of another process or node, or may have been forgotten; the next works
+    /// with the right password.
     Stale,
     /// The digest is right and was used before.
     Replay,

@@ -24,7 +24,7 @@ pub struct HookSettings {
     pub timeout_ms: u64,
     /// Requests that wait for it; past it they are treated as if it had failed.
     pub waiting_max: usize,
-    /// What becomes of a request without an answer of use.
+    /// What happens to a request without a usable answer.
     pub on_failure: OnFailure,
     /// Whether what it routes or rewrites may leave for gateways and foreign domains where its
     /// sender may not: a stranger, or a peer that may call our users alone.

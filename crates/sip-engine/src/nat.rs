@@ -40,7 +40,7 @@ pub enum KeepAlive {
     /// Nothing: phones keep their own way open.
     #[default]
     Off,
-    /// Two line ends. They are not answered, and keep open what counts packets from outside.
+    /// Two line ends. They are not answered: for translations that packets from outside keep open.
     Crlf,
     /// OPTIONS. They are answered, which keeps every translation open, and tells who is gone.
     Options,
@@ -65,14 +65,14 @@ pub struct NatSettings {
     /// Of listeners, in the order of their numbers, for all others; [`Nat::Auto`] for those
     /// that are not there.
     pub listeners: Vec<Nat>,
-    /// Seconds granted at most to a contact that is reached by datagrams to where it came
-    /// from: the translation forgets it sooner than the registrar. `None` for what all get.
+    /// Most seconds granted to a contact that is reached by datagrams to where it came from: the
+    /// translation forgets it before the registrar does. `None`: as for all.
     pub expires_max_s: Option<u32>,
     /// What is sent to those contacts, where their network does not say.
     pub keepalive: KeepAlive,
     /// The longest time from one to the next.
     pub keepalive_interval_ms: u64,
-    /// So many OPTIONS in a row without an answer, and the flow has ended.
+    /// After so many unanswered OPTIONS in a row, the flow has ended.
     pub keepalive_fail: u32,
 }
 

@@ -85,7 +85,7 @@ pub enum Class {
 pub struct GroupRules {
     /// How far they may call.
     pub permission: Option<Permission>,
-    /// How many calls each of them may have begun at a time; 0 for any number.
+    /// How many outgoing calls each of them may have at a time; 0 for any number.
     pub calls_max: Option<u32>,
 }
 
@@ -100,11 +100,11 @@ pub struct NumberRules {
     pub national_prefix: Box<str>,
     /// Numbers that every user may call, however many calls he has.
     pub emergency: Vec<Box<str>>,
-    /// Fronts of numbers that nobody may call.
+    /// Prefixes of numbers that nobody may call.
     pub blocked: Vec<Box<str>>,
-    /// Fronts of numbers that cost more than others.
+    /// Prefixes of numbers that cost more.
     pub premium: Vec<Box<str>>,
-    /// How far users may call of whom nothing else is written.
+    /// How far users may call where nothing else is set.
     pub permission: Permission,
     /// Groups of users, by name.
     pub groups: BTreeMap<Arc<str>, GroupRules>,
@@ -303,9 +303,8 @@ impl NumberRules {
     }
 }
 
-/// The digits of the number that a URI names, with its `+` and without what is there for the
-/// eye; `None` where the user is no number. Escapes are undone first: `%2B` is `+` (RFC 3261
-/// 19.1.4).
+/// The digits of the number that a URI names, with its `+` and without visual separators; `None`
+/// where the user is no number. Escapes are undone first: `%2B` is `+` (RFC 3261 19.1.4).
 pub(crate) fn number_of(uri: &Uri<'_>) -> Option<String> {
     let mut number = String::with_capacity(16);
     for byte in digits_of(uri) {

@@ -38,8 +38,7 @@ pub struct Person {
     pub permission: Option<Permission>,
     /// The number that his calls to the outside show.
     pub caller_id: Option<Arc<str>>,
-    /// How many calls he may have begun at a time; without it what his group may, 0 for any
-    /// number.
+    /// How many outgoing calls he may have at once; without it what his group may, 0 for no limit.
     pub calls_max: Option<u32>,
     /// Where his calls go.
     pub forwards: Forwards,
@@ -118,7 +117,7 @@ impl Person {
         self.permission.or(of_group).unwrap_or(of_all)
     }
 
-    /// How many calls he may have begun at a time; 0 for any number.
+    /// How many outgoing calls he may have at once; 0 for no limit.
     pub fn calls_max(&self, rules: &NumberRules) -> u32 {
         let of_group = self.group_rules(rules).and_then(|group| group.calls_max);
         self.calls_max.or(of_group).unwrap_or(0)

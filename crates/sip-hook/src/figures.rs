@@ -20,7 +20,7 @@ counters::counters! {
         pub questions: u64 = counter("signet_hook_questions_total"),
         /// Answers of the hook that could be used, by what they say.
         pub answers: [u64; 4] = counter("signet_hook_answers_total", action: Action::NAMES),
-        /// Questions to the hook without an answer of use, by why.
+        /// Questions to the hook with no usable answer, by reason.
         pub failed: [u64; Failure::COUNT] = counter("signet_hook_failed_total", why: Failure::NAMES),
         /// Requests sent to the hook, by the most questions that they may have had.
         pub batches: [u64; 9] = counter("signet_hook_batches_total", questions: SIZES),
@@ -49,7 +49,7 @@ counters::counters! {
     /// What a [`crate::Cache`] has done, and what it holds.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct HookCacheFigures {
-        /// Questions that an answer of before was good for.
+        /// Questions that a remembered answer served.
         pub hits: u64 = counter("signet_hook_cache_hits_total"),
         /// Questions for which nothing was remembered.
         pub misses: u64 = counter("signet_hook_cache_misses_total"),

@@ -158,7 +158,7 @@ counters::counters! {
     pub struct GuardCounters {
         /// Credentials that were not looked up, because too many before them were wrong.
         pub guesses_refused: u64 = counter("signet_auth_guesses_refused_total"),
-        /// Refusals put as 503 or left out, because their source was refused too often.
+        /// Refusals sent as 503 or not at all: their source was refused too often.
         pub refusals_limited: u64 = counter("signet_refusals_limited_total"),
         /// Times that a source was left without answers for a while.
         pub sources_shut: u64 = counter("signet_sources_shut_total"),

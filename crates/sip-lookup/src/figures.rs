@@ -52,7 +52,7 @@ counters::counters! {
         pub probes: u64 = counter("signet_lookups_probes_total"),
         /// Statements that failed, by kind.
         pub failures: [u64; 5] = counter("signet_lookups_failures_total", kind: FAILURES),
-        /// Rows of no use.
+        /// Unusable rows.
         pub bad_rows: u64 = counter("signet_lookups_bad_rows_total"),
         /// Answers to no statement in flight: late, or given twice.
         pub unasked: u64 = counter("signet_lookups_unasked_answers_total"),
@@ -83,13 +83,12 @@ counters::counters! {
         pub in_flight_max: u64 = gauge("signet_lookups_in_flight_max"),
         /// Rows with which a batch leaves before its time, as set.
         pub batch_max: u64 = gauge("signet_lookups_batch_max"),
-        /// The shortest round trip of late without its rows.
+        /// Shortest recent round trip, rows not counted.
         pub round_trip_min_us: u64 = gauge("signet_lookups_round_trip_min_microseconds"),
-        /// Look-ups that could be answered in a second as batches leave now, by what was
-        /// measured of the store; too many where it has not been busy of late.
+        /// Look-ups per second possible with batches as now, as measured of the store; too high
+        /// where it was not busy lately.
         pub predicted_per_s: u64 = gauge("signet_lookups_predicted_capacity_per_second"),
-        /// How long a look-up should take on average now, by the same; 0 where more is asked
-        /// than can be answered.
+        /// Mean time that a look-up should take now; 0 where more is asked than can be answered.
         pub predicted_us: u64 = gauge("signet_lookups_predicted_delay_microseconds"),
     }
 }
@@ -112,7 +111,7 @@ counters::counters! {
         pub invalidated: u64 = counter("signet_lookups_cache_invalidated_total"),
         /// Users held who have shown their password.
         pub users: u64 = gauge("signet_lookups_cache_users"),
-        /// Users held who have not.
+        /// Users held unproven.
         pub strangers: u64 = gauge("signet_lookups_cache_strangers"),
         /// Names held that do not exist.
         pub negatives: u64 = gauge("signet_lookups_cache_negatives"),

@@ -257,7 +257,7 @@ impl Tuner {
         self.rate.per_us() * 1e6
     }
 
-    /// The shortest round trip of late; 0 before the first.
+    /// The shortest recent round trip; 0 before the first.
     pub fn round_trip_min_us(&self) -> u64 {
         self.floor.least_us().unwrap_or(0.0) as u64
     }

@@ -172,7 +172,7 @@ pub struct Shown {
     pub is_drained: bool,
     /// How long ago it answered a ping; none before the first.
     pub heard_ago_ms: Option<u64>,
-    /// How often it began to be left.
+    /// How often it was found gone.
     pub times_out: u64,
     /// Pings that it answered.
     pub pings_good: u64,

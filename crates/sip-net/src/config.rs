@@ -115,9 +115,9 @@ pub struct NetConfig {
     pub connections_max: usize,
     /// Connections accepted from one source (an IPv4 address, an IPv6 /64).
     pub connections_per_source_max: usize,
-    /// Connections that a source may open in a second, and at once what it may in
-    /// four; past it they are closed at once, unless a registered contact relies on a
-    /// connection from there. 0 for no limit.
+    /// Connections that a source may open in a second; at once, four times as many; past it they
+    /// are closed at once, unless a registered contact relies on a connection from there. 0 for no
+    /// limit.
     pub opened_per_source_per_s: u32,
     /// Bytes waiting to be written on one connection; past it the connection is closed.
     pub write_queue_bytes_max: usize,

@@ -49,9 +49,10 @@ counters::counters! {
         pub udp_keep_alives: u64 = counter("signet_udp_keep_alives_total"),
         /// STUN requests that were answered.
         pub stun_answers: u64 = counter("signet_stun_answers_total"),
-        /// Datagrams of STUN that were not: no request, or too many of them.
+        /// STUN datagrams not answered: no request, or too many of them.
         pub stun_drops: u64 = counter("signet_stun_drops_total"),
-        /// Datagrams to servers beside SIP that this machine did not send: too long, or for an error of its own.
+        /// Datagrams to servers other than SIP that were not sent: too long, or an error of this
+        /// machine.
         pub beside_drops: u64 = counter("signet_beside_drops_total"),
         /// ICMP errors received for datagrams sent.
         pub udp_unreachable: u64 = counter("signet_udp_unreachable_total"),
@@ -76,7 +77,7 @@ counters::counters! {
         pub open_backoffs: u64 = counter("signet_connections_backoffs_total"),
         /// Connections not opened because all local ports to that peer are taken.
         pub no_local_port: u64 = counter("signet_connections_no_local_port_total"),
-        /// Connections closed to make room that had never carried a message.
+        /// Connections that never carried a message, closed to make room.
         pub evicted_unused: u64 = counter("signet_connections_evicted_unused_total"),
         /// Idle connections closed to make room.
         pub evicted_idle: u64 = counter("signet_connections_evicted_idle_total"),
@@ -86,13 +87,13 @@ counters::counters! {
         pub lost: u64 = counter("signet_connections_lost_messages_total"),
         /// Messages written and not remembered until their answer, because there were too many.
         pub lost_forgotten: u64 = counter("signet_connections_lost_forgotten_total"),
-        /// Connections noted as ways to the neighbours that opened them (RFC 5923).
+        /// Connections taken as aliases of those that opened them (RFC 5923).
         pub aliases_granted: u64 = counter("signet_aliases_granted_total"),
-        /// Wishes for that of peers that have proved no identity.
+        /// Aliases refused: the peer had proved no identity.
         pub aliases_unproven: u64 = counter("signet_aliases_refused_unproven_total"),
-        /// Wishes for that under a name that the peer has not proved.
+        /// Aliases refused: the peer had not proved that name.
         pub aliases_other_name: u64 = counter("signet_aliases_refused_name_total"),
-        /// Wishes for that past the bound.
+        /// Aliases refused: no more room.
         pub aliases_full: u64 = counter("signet_aliases_full_total"),
         /// Connections opened for one call each.
         pub opened_for_calls: u64 = counter("signet_call_connections_opened_total"),

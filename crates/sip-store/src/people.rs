@@ -42,11 +42,11 @@ pub struct PersonRow {
     pub group: Option<String>,
     /// The number that he shows.
     pub caller_id: Option<String>,
-    /// How many calls he may have begun at a time.
+    /// How many outgoing calls he may have at once.
     pub calls_max: Option<u32>,
     /// Where all his calls go: a URI.
     pub forward_always: Option<String>,
-    /// Where those go that come while he is busy.
+    /// Where calls go while he is busy.
     pub forward_busy: Option<String>,
     /// Where those go that he does not take.
     pub forward_no_answer: Option<String>,

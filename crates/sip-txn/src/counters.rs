@@ -18,7 +18,7 @@ counters::counters! {
         pub request_retransmitted: u64 = counter("signet_requests_retransmitted_total"),
         /// Responses retransmitted.
         pub response_retransmitted: u64 = counter("signet_responses_retransmitted_total"),
-        /// Requests for which there was no transaction.
+        /// Requests for which no transaction was free.
         pub server_full: u64 = counter("signet_server_transactions_full_total"),
         /// Requests refused because too many others had the same branch and sent-by.
         pub server_twins_full: u64 = counter("signet_server_transactions_of_one_branch_full_total"),

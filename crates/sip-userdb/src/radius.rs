@@ -68,7 +68,7 @@ impl Client {
         if options.tls == Tls::Always {
             return Err(Error::new(
                 "RADIUS over UDP has no TLS",
-                "leave tls away; where others can read the way, put it into IPsec or WireGuard",
+                "leave tls out; where others can read the traffic, use IPsec or WireGuard",
             ));
         }
         if options.layout != Layout::Signet {

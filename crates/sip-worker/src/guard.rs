@@ -28,7 +28,7 @@ impl<E: Environment> Worker<E> {
             Limited::Source => tracing::warn!(
                 source = %flow.remote,
                 transport,
-                "too many requests of this source had to be refused: its strangers get no answers for a while"
+                "too many requests of this source were refused: strangers from it get no answers for a while"
             ),
             Limited::Rate { party, name, rate } => tracing::warn!(
                 source = %flow.remote,

@@ -59,7 +59,7 @@ fn log(change: Change) {
         Some(why) => tracing::warn!(
             engine = %address,
             why = why.name(),
-            "a media engine is left: {}; `signet media` shows it",
+            "a media engine is gone: {}; `signet media` shows it",
             why.text()
         ),
         None => tracing::info!(engine = %address, "a media engine is used again"),

@@ -38,7 +38,7 @@ pub(super) fn log(name: &str, event: &TrunkEvent) {
             tracing::warn!(
                 trunk = name,
                 for_s,
-                "a trunk's password was refused: for so long nothing is sent to it; look at its password_file and auth_user"
+                "a trunk's password was refused: nothing is sent to it for so long; look at its password_file and auth_user"
             );
         }
     }

@@ -33,7 +33,7 @@ pub struct Request {
     pub json: Option<PathBuf>,
     /// Where the stacks go: a picture, or folded lines where the name ends in `.folded`.
     pub flame: Option<PathBuf>,
-    /// So many functions of each process are told.
+    /// Functions to show of each process.
     pub symbols: usize,
     /// How to look. Callers are sought where there is a `flame`.
     pub options: Options,

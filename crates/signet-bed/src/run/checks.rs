@@ -68,7 +68,7 @@ pub(super) fn ports(ports: Ports, of: impl Fn(u16) -> bool) -> Result<(), Error>
             .and_then(|()| UdpSocket::bind(at).map(drop));
         if let Err(error) = taken {
             return Err(Error::new(
-                format!("port {port} on 127.0.0.1, for {what}, is not to be had ({error})"),
+                format!("port {port} on 127.0.0.1, for {what}, cannot be used ({error})"),
                 format!(
                     "end who has it (ss -lntup), or choose the first of {} free ports by --port",
                     Ports::COUNT

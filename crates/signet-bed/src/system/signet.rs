@@ -62,7 +62,7 @@ impl Signet {
         if setting.is_legacy() {
             if !self.has_legacy(stage.folder) {
                 return Err(Unable::new(
-                    "this build has not the suites of RFC 3261",
+                    "this build lacks the suites of RFC 3261",
                     "cargo build --release -p signet --features legacy-tls, and run that build",
                 ));
             }

@@ -26,7 +26,7 @@ pub struct PeakSettings {
     pub search: SearchConfig,
     /// Which percentile of the set-up delay is held against the limit.
     pub delay_percent: f64,
-    /// RFC 7502's algorithm after it, with so many attempts a try.
+    /// Then RFC 7502's algorithm, with this many attempts a try.
     pub rfc7502: Option<u64>,
     /// Who drives the tries; this process where nobody is named.
     pub fleet: Option<Fleet>,

@@ -1,5 +1,5 @@
-//! The price of whole tunnels between two namespaces of the network: what passes them, what they
-//! add to a round trip, and what they take of a core.
+//! The price of whole tunnels between two network namespaces: what they carry, what they add to a
+//! round trip, and what they take of a core.
 
 mod driver;
 mod kind;

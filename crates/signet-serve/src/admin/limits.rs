@@ -25,7 +25,7 @@ pub(super) struct Listed {
     burst_s: u32,
     refusals: OfRefusals,
     memory: OfMemory,
-    /// By worker: 0 where it keeps up, and with each 1,000 less is let in by half.
+    /// By worker: 0 where it keeps up; each 1,000 more halves what is let in.
     overload_thousandths: Vec<u32>,
     is_draining: bool,
 }
@@ -70,10 +70,10 @@ impl Listed {
         }
         let refusals = &self.refusals;
         let _ = match refusals.per_s {
-            0 => writeln!(text, "whoever is refused often gets answers all the same"),
+            0 => writeln!(text, "sources refused often still get answers"),
             per_s => writeln!(
                 text,
-                "a source is refused {per_s}/s, {} at once; beyond it gets no answers for {} s; {} get none",
+                "a source may be refused {per_s}/s, {} at once; past it, no answers for {} s; {} get none",
                 refusals.owed_max,
                 refusals.silence_ms / 1_000,
                 refusals.banned

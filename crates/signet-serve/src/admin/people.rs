@@ -33,11 +33,11 @@ pub struct UserChanges {
     pub group: Option<String>,
     /// The number that he shows.
     pub caller_id: Option<String>,
-    /// How many calls he may have begun at a time.
+    /// How many outgoing calls he may have at once.
     pub calls_max: Option<String>,
     /// Where all his calls go.
     pub forward_always: Option<String>,
-    /// Where those go that come while he is busy.
+    /// Where calls go while he is busy.
     pub forward_busy: Option<String>,
     /// Where those go that he does not take.
     pub forward_no_answer: Option<String>,
@@ -381,7 +381,7 @@ impl People {
         if let Some(sign) = name.chars().find(|sign| ";,".contains(*sign)) {
             return Err(Error::new(
                 format!("`{}` has a `{sign}` in its name", text.escape_debug()),
-                "several targets stand one after the other, with spaces between; how one is preferred is written bob;q=0.5",
+                "write several targets with spaces between, and a preference as bob;q=0.5",
             ));
         }
         let name = match is_number(name) {
@@ -432,7 +432,7 @@ fn tell(data: &DataDir) -> Result<(), Error> {
     let told = ask::ask_if_running::<()>(data.path(), "/people/read", &());
     told.map(|_| ()).map_err(|error| {
         let remedy = match error.remedy() {
-            "" => "it does at the next such command, or at a reload: kill -HUP",
+            "" => "it will at the next such command or a reload: kill -HUP",
             remedy => remedy,
         };
         Error::new(
@@ -457,7 +457,7 @@ fn is_number(name: &str) -> bool {
     name.bytes().any(|byte| byte.is_ascii_digit()) && name.bytes().all(is_written)
 }
 
-/// A number without what is there for the eye.
+/// A number without visual separators.
 fn digits_of(text: &str) -> Result<String, Error> {
     let number: String = text.chars().filter(|c| !"-.() ".contains(*c)).collect();
     let digits = number.strip_prefix('+').unwrap_or(&number);

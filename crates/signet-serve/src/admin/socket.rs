@@ -150,7 +150,7 @@ impl Admin {
         let busy = || {
             Refused::new(
                 "too many such commands wait, or what is written is slow to read",
-                "it does at the next such command, or at a reload: kill -HUP",
+                "it will at the next such command or a reload: kill -HUP",
             )
         };
         self.people.try_send(tell).map_err(|_| busy())?;

@@ -135,8 +135,8 @@ fn tell(from: &str, report: &str, form: Form) -> Result<(), Error> {
     say(&format!("{text}\n"))
 }
 
-/// Puts a new secret of session tickets in the first place. The one before goes
-/// on opening its tickets until they end, or, with `forgets_old`, not at all.
+/// Puts a new secret of session tickets in the first place. The old one still opens its tickets
+/// until they expire, or, with `forgets_old`, not at all.
 pub fn tls_rotate_secret(instance: &Instance, forgets_old: bool) -> Result<(), Error> {
     let config = config_of(instance)?;
     if config.tls.ticket_keys == TicketKeysFrom::File {

@@ -189,7 +189,7 @@ pub fn trace(instance: &Instance, what: &Tracing) -> Result<(), Error> {
             Some((200, body)) => body,
             Some((429, _)) => {
                 return Err(Error::new(
-                    "as many trace the server as may",
+                    "too many traces of this server",
                     "end another `signet trace`; one that was killed is forgotten in five seconds",
                 ));
             }

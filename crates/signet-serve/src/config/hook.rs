@@ -28,7 +28,7 @@ pub struct Hook {
     /// How long a request waits for it.
     #[serde(deserialize_with = "within::<_, _, 10, 10_000>")]
     pub timeout_ms: u64,
-    /// What becomes of a request where it fails.
+    /// What happens to a request where it fails.
     pub on_failure: OnFailure,
     /// Whether it may send strangers' calls to gateways and foreign domains.
     pub may_relay: bool,
@@ -239,7 +239,7 @@ impl Config {
         let hook = &self.hook;
         if hook.url.is_some() && hook.on_failure == OnFailure::Continue {
             warnings.push(
-                "hook.on_failure: whoever keeps the hook from answering calls as if there were none"
+                "hook.on_failure: whoever silences the hook can call as if there were none"
                     .to_owned(),
             );
         }

@@ -62,7 +62,7 @@ impl Config {
             if entry.networks.is_empty() && entry.users.is_empty() {
                 faults.add(
                     &at,
-                    "it says neither in which networks nor of which users the phones are",
+                    "it names neither networks nor users",
                     "write networks = [\"10.1.0.0/16\"] or users = [\"alice\"]; what holds for all stands in [authentication]",
                 );
             }
@@ -72,7 +72,7 @@ impl Config {
             {
                 faults.add(
                     &at,
-                    "it asks for what is asked of all",
+                    "it makes no exception",
                     "write algorithms = [\"MD5\"], qop = \"optional\" or uri = \"host\", or drop it",
                 );
             }
@@ -121,7 +121,7 @@ impl Config {
             }
             if entry.uri == DigestUri::Host {
                 warnings.push(format!(
-                    "{at}.uri: such a digest covers the method and this host, and not whom the request is for: who can hold a request back on its way has another number called with it, so give these phones TLS or a network of their own"
+                    "{at}.uri: such a digest covers the method and this host, and not whom the request is for: whoever can stop a request on its way can call another number with it, so give these phones TLS or a network of their own"
                 ));
             }
         }
@@ -170,8 +170,8 @@ mod tests {
     fn an_entry_says_for_whom_it_is_and_what_it_leaves_out() {
         let head = "[[authentication.lenient]]\n";
         for (entry, told) in [
-            ("qop = \"optional\"\n", "neither in which networks nor"),
-            ("users = [\"alice\"]\n", "it asks for what is asked of all"),
+            ("qop = \"optional\"\n", "names neither networks nor users"),
+            ("users = [\"alice\"]\n", "it makes no exception"),
             (
                 "users = [\"alice@example.com\"]\nuri = \"host\"\n",
                 "by his name without the domain",
@@ -201,7 +201,7 @@ mod tests {
             ("algorithms = [\"SHA-512-256\"]", None),
             ("algorithms = [\"SHA-256\", \"MD5\"]", None),
             ("qop = \"optional\"", Some("for 300 s at most")),
-            ("uri = \"host\"", Some("has another number called")),
+            ("uri = \"host\"", Some("can call another number with it")),
             (
                 "networks = [\"0.0.0.0/0\"]\nalgorithms = [\"SHA-256\"]",
                 Some("0.0.0.0/0 is every address"),

@@ -26,7 +26,7 @@ const PATIENCE_MAX_MS: u64 = 16_000;
 pub struct Media {
     /// Where they take commands by the ng protocol; without any no media is led.
     pub engines: Vec<EngineAt>,
-    /// What becomes of calls that need one where none answers.
+    /// What happens to calls that need one when none answers.
     pub when_gone: WhenGone,
     /// Networks with rules of their own; the first that one end of a call is in counts.
     pub networks: Vec<MediaNetwork>,

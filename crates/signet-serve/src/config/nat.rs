@@ -14,8 +14,8 @@ pub struct Nat {
     /// Networks with a rule of their own, before that of the listener; the first that fits
     /// counts.
     pub networks: Vec<NatNetwork>,
-    /// Seconds granted at most to a phone that is reached by datagrams to where its own come
-    /// from; without it what all get.
+    /// Most seconds granted to a phone that is reached by datagrams to where its own come from;
+    /// without it, as for all.
     #[serde(deserialize_with = "some_within::<_, _, 30, 86_400>")]
     pub expires_max_s: Option<u32>,
     /// What is sent to those phones so that their translation does not forget them.
@@ -23,7 +23,7 @@ pub struct Nat {
     /// The longest time from one to the next.
     #[serde(deserialize_with = "within::<_, _, 2, 600>")]
     pub keepalive_interval_s: u64,
-    /// So many OPTIONS in a row without an answer, and the phone's contact is removed.
+    /// After so many unanswered OPTIONS in a row, the phone's contact is removed.
     #[serde(deserialize_with = "within::<_, _, 1, 100>")]
     pub keepalive_fail: u32,
 }

@@ -27,11 +27,11 @@ pub struct Numbers {
     pub national_prefix: Dialled,
     /// Numbers that every user may call.
     pub emergency: Vec<Dialled>,
-    /// Fronts of numbers that nobody may call.
+    /// Prefixes of numbers that nobody may call.
     pub blocked: Vec<NumberPrefix>,
-    /// Fronts of numbers that cost more than others.
+    /// Prefixes of numbers that cost more.
     pub premium: Vec<NumberPrefix>,
-    /// How far users may call of whom nothing else is written.
+    /// How far users may call where nothing else is set.
     pub permissions: Permission,
     /// The place whose hours routes have.
     pub timezone: Option<ZoneName>,
@@ -75,7 +75,7 @@ pub struct UserGroup {
     pub name: String,
     /// How far they may call; without it as far as all.
     pub permissions: Option<Permission>,
-    /// How many calls each of them may have begun at a time; 0 for any number.
+    /// How many outgoing calls each of them may have at a time; 0 for any number.
     #[serde(default, deserialize_with = "some_within::<_, _, 0, 1_000_000>")]
     pub calls_max: Option<u32>,
 }

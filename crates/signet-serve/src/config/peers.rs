@@ -201,7 +201,7 @@ impl Config {
             if peer.network.is_none() && peer.identity.is_none() {
                 faults.add(
                     &at,
-                    "a peer that is known by nothing is anybody",
+                    "without network or identity it is anybody",
                     "write network = \"ADDRESS\", or identity = \"DOMAIN\" for one with a certificate",
                 );
             }
@@ -227,7 +227,7 @@ impl Config {
                 if !seen.insert(name) {
                     faults.add(
                         &format!("{at}.names"),
-                        &format!("how `{name}` is called stands above"),
+                        &format!("`{name}` is already listed above"),
                         "drop one of the two",
                     );
                 }
@@ -284,7 +284,7 @@ mod tests {
         for (text, told) in [
             (
                 "[[trusted]]\nsecurity = { tls = true }\n",
-                "known by nothing is anybody",
+                "without network or identity it is anybody",
             ),
             (
                 "[[trusted]]\nidentity = \"a.example\"\nspeaks_for = [\"*.a.example\"]\n",
@@ -293,7 +293,7 @@ mod tests {
             ("inbound = \"proven\"\n", "nobody can prove a domain"),
             (
                 "[[tls.peer]]\nnames = [\"a.example\"]\n[[tls.peer]]\nnames = [\"A.example\"]\n",
-                "is called stands above",
+                "is already listed above",
             ),
             ("[[tls.peer]]\nnames = []\n", "about nobody"),
             (

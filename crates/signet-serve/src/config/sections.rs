@@ -150,10 +150,10 @@ pub struct GatewayGroup {
     /// The time from one probe to the next; 0 for none.
     #[serde(default, deserialize_with = "within::<_, _, 0, 3_600>")]
     pub probe_interval_s: u64,
-    /// So many failed probes in a row, and a gateway is passed over.
+    /// After so many failed probes in a row a gateway is passed over.
     #[serde(default, deserialize_with = "some_within::<_, _, 1, 100>")]
     pub probe_fail: Option<u32>,
-    /// So many good ones in a row, and it is used again.
+    /// After so many good ones in a row it is used again.
     #[serde(default, deserialize_with = "some_within::<_, _, 1, 100>")]
     pub probe_ok: Option<u32>,
     /// How many calls may go on over it at a time; 0 for any number.
@@ -343,8 +343,8 @@ pub struct Bounds {
     /// Messages handed from one worker to another and not yet taken.
     #[serde(deserialize_with = "within::<_, _, 16, 10_000_000>")]
     pub handover_max: usize,
-    /// How long what arrives may wait before a worker refuses a part of what
-    /// begins; 0 is for ever.
+    /// How long arriving messages may wait before a worker refuses a part of what begins; 0 is for
+    /// ever.
     #[serde(deserialize_with = "within::<_, _, 0, 10_000>")]
     pub queue_ms_max: u64,
     /// Seconds in the Retry-After of a 503.
@@ -365,7 +365,7 @@ pub struct Sources {
     /// Refusals that are forgotten in a second; 0 is without limit.
     #[serde(deserialize_with = "within::<_, _, 0, 1_000_000>")]
     pub refusals_per_s: u32,
-    /// Refusals that are not yet too many.
+    /// Refusals tolerated at once.
     #[serde(deserialize_with = "within::<_, _, 1, 1_000_000>")]
     pub refusals_max: u32,
     /// How long a source is left without answers that asks for more.
@@ -397,8 +397,7 @@ pub struct Connections {
     /// Connections from one source: an IPv4 address, an IPv6 /64.
     #[serde(deserialize_with = "within::<_, _, 1, 10_000_000>")]
     pub connections_per_source_max: usize,
-    /// Connections that a source may open in a second, and at once what it may in
-    /// four; 0 for no limit.
+    /// Connections that a source may open in a second; at once, four times as many; 0 for no limit.
     #[serde(deserialize_with = "within::<_, _, 0, 1_000_000>")]
     pub opened_per_source_per_s: u32,
     /// Bytes waiting for a reader that does not read.

@@ -289,7 +289,7 @@ impl TryFrom<String> for NumberPrefix {
             Ok(Self(text.as_str().into()))
         } else {
             Err(format!(
-                "`{text}` is no front of a number\nwrite digits with or without a +, for example \"+49\" or \"0\""
+                "`{text}` is no number prefix\nwrite digits with or without a +, for example \"+49\" or \"0\""
             ))
         }
     }

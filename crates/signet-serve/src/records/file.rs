@@ -139,7 +139,7 @@ impl RecordFile {
                 (self.file, self.len, self.is_cut) = (file, len, is_cut);
             }
             Err(error) => tracing::error!(
-                "{}: cannot be opened again, the one before goes on: {error}",
+                "{}: cannot be opened again; the old one stays in use: {error}",
                 self.path.display()
             ),
         }
@@ -157,10 +157,7 @@ impl RecordFile {
         if let Err(error) = self.set_aside() {
             // It grows meanwhile, which loses nothing.
             self.grows_until = Some(Instant::now() + ROTATE_AGAIN);
-            tracing::error!(
-                "{}: cannot be kept by another name: {error}",
-                self.path.display()
-            );
+            tracing::error!("{}: cannot be renamed: {error}", self.path.display());
         }
         self.reopen();
     }

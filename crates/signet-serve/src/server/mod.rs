@@ -274,10 +274,10 @@ impl Server {
                     self.recorder.tell_losses(now);
                 }
                 _ = token_keys.tick() => if let Err(error) = self.renew_token_keys() {
-                    tracing::error!("the keys that sign the routes of calls were not renewed; those at hand go on: {error}");
+                    tracing::error!("the keys that sign the routes of calls were not renewed; the old ones stay: {error}");
                 },
                 _ = renewal.tick() => if let Err(error) = self.renew_certificate() {
-                    tracing::error!("the server's own certificate was not renewed; the one before goes on: {error}");
+                    tracing::error!("the server's own certificate was not renewed; the old one stays in use: {error}");
                 },
             }
         }
@@ -508,7 +508,7 @@ impl Server {
 async fn enough(signals: &mut Signals, was_second: bool) {
     if !was_second {
         signals.end().await;
-        tracing::warn!("what is to be written is not written yet; another signal ends that too");
+        tracing::warn!("something is still being written; another signal ends that too");
     }
     signals.end().await;
 }

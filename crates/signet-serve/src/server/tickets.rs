@@ -119,7 +119,7 @@ impl Tickets {
             Err(error) if is_passing(error.kind()) => {
                 counters.failures.fetch_add(1, Ordering::Relaxed);
                 tracing::error!(
-                    "the secrets of session tickets cannot be read, so until they can tickets are good on this node and in this run alone: {error}"
+                    "the secrets of session tickets cannot be read; until then tickets are good on this node and in this run alone: {error}"
                 );
                 let own = fresh_secret().ok_or_else(|| {
                     Error::new("the kernel gives no randomness", "look at the system's log")
@@ -344,7 +344,7 @@ fn take_up(
             // Once for each trouble, not for each attempt.
             if state.trouble.is_none() {
                 tracing::error!(
-                    "the secrets of session tickets cannot be read; those at hand go on: {error}"
+                    "the secrets of session tickets cannot be read; those in use stay: {error}"
                 );
             }
             state.trouble = Some(error.to_string());

@@ -8,8 +8,8 @@ use clap::Subcommand;
 pub(crate) enum BindingsCommand {
     /// Remove the contacts of a user, or one of them
     ///
-    /// A phone that registers again is bound again: remove the user, or change his password
-    /// (`signet user passwd`), where it shall not be.
+    /// A phone that registers again is bound again: to prevent it, remove the user or change his
+    /// password (`signet user passwd`).
     Remove {
         /// alice or alice@example.com
         user: String,
@@ -36,10 +36,9 @@ pub(crate) enum GatewaysCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum HookCommand {
-    /// Ask the hook again about what it has answered before
+    /// Forget the hook's cached answers and ask it again
     ///
-    /// Answers that said for how long they hold are given again until then; a reload forgets
-    /// them too.
+    /// Answers that say how long they hold are reused until then; a reload forgets them too.
     Forget,
 }
 

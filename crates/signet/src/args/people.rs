@@ -7,7 +7,7 @@ use signet_serve::admin::UserChanges;
 pub(crate) enum AliasCommand {
     /// Let a name or number lead somewhere; several targets ring together, or by their q
     ///
-    /// A running server goes by it when the command returns. What would lead back to itself is
+    /// A running server has applied it when the command returns. What would lead back to itself is
     /// refused.
     Add {
         /// sales, sales@example.com or +4930123456
@@ -38,13 +38,13 @@ pub(crate) struct UserChangeOptions {
     /// The number that his calls to the outside show
     #[arg(long, value_name = "NUMBER")]
     caller_id: Option<String>,
-    /// How many calls he may have begun at a time; 0 for any number
+    /// How many outgoing calls he may have at once; 0 for no limit
     #[arg(long, value_name = "N")]
     calls_max: Option<String>,
     /// Where all his calls go: a name, a number or a URI
     #[arg(long, value_name = "TO")]
     forward_always: Option<String>,
-    /// Where those go that come while his phones are busy
+    /// Where calls go while his phones are busy
     #[arg(long, value_name = "TO")]
     forward_busy: Option<String>,
     /// Where those go that nobody takes, or that reach no phone

@@ -20,10 +20,10 @@ pub(crate) struct ProfileOptions {
     /// How long to look
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3_600))]
     seconds: u32,
-    /// Calls that end well a second: times are told for each
+    /// Successful calls per second: times are shown per call
     #[arg(long, value_name = "RATE", value_parser = positive)]
     calls_per_s: Option<f64>,
-    /// Calls that end well while it looks
+    /// Successful calls while it samples
     #[arg(long, value_name = "N", value_parser = positive, conflicts_with = "calls_per_s")]
     calls: Option<f64>,
     /// Keep the profile in this file
@@ -35,16 +35,16 @@ pub(crate) struct ProfileOptions {
     /// How a flame graph finds callers
     #[arg(long, value_enum, default_value_t = Callers::Tables, requires = "flame")]
     callers: Callers,
-    /// Other rules than those of this build, which are printed where no file is named
+    /// Rules in place of this build's; without a file, print those of this build
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     rules: Option<Option<PathBuf>>,
     /// Samples for each second of CPU time; 999 if left out, 199 with --flame
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     frequency: Option<u32>,
-    /// Tell so many functions of each process
+    /// Functions to show of each process
     #[arg(long, value_name = "N", default_value_t = 0)]
     symbols: usize,
-    /// Go by the names of threads, as where perf may not be used
+    /// Use the names of threads, as where perf is not allowed
     #[arg(long, conflicts_with = "frequency")]
     no_perf: bool,
 }

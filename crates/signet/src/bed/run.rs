@@ -35,13 +35,13 @@ pub(crate) struct RunOptions {
         conflicts_with = "to"
     )]
     systems: Vec<String>,
-    /// The cases whose names are of this pattern: 'local.*'
+    /// Only cases whose names match this pattern: 'local.*'
     #[arg(long, value_name = "GLOB")]
     cases: Option<String>,
     /// How often each load is measured; as the form says if left out
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     repeats: Option<u32>,
-    /// Repeat the order of cases and all else that is drawn [default: 1]
+    /// Seed of the order of cases and all else random [default: 1]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// The folder for record, page and logs [default: bed/NAME-FORM]

@@ -65,10 +65,10 @@ pub(crate) struct PeakOptions {
     /// How close the search comes, as a share of the rate
     #[arg(long, value_name = "SHARE", default_value = "2%", value_parser = share)]
     precision: f64,
-    /// RFC 7502's algorithm after it, with so many attempts a try
+    /// Then RFC 7502's algorithm, with this many attempts a try
     #[arg(long, value_name = "ATTEMPTS", num_args = 0..=1, default_missing_value = "50000")]
     rfc7502: Option<u64>,
-    /// Repeat every choice that is drawn
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Watch a process and its children in each try, 4711 or server=4711: CPU time and memory,

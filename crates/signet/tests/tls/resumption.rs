@@ -220,7 +220,7 @@ fn a_node_whose_store_is_away_goes_on_with_what_it_has() {
     for server in [&one, &two] {
         // Asked to look again, the node sees that it is gone.
         server.process.signal("-HUP");
-        server.wait_for_log("those at hand go on");
+        server.wait_for_log("those in use stay");
     }
     assert!(again(&two, &["-tls1_3"], &session));
     first(&two, &["-tls1_2"], &folder.path().join("meanwhile"));

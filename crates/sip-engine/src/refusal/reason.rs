@@ -63,8 +63,8 @@ reasons! {
     /// It came without credentials and was asked for them. A phone that gets no further has
     /// no password, or knows none of the algorithms that are offered.
     Challenged = "challenged", Routine, Debug;
-    /// Its nonce is too old or of the process before: it was given another, and who has the
-    /// password is let in with it.
+    /// Its nonce is too old or from an earlier process: it was given another, which works with the
+    /// right password.
     StaleNonce = "stale_nonce", Routine, Debug;
     /// Its nonce was sent to another address, and it comes from a network where that must be
     /// shown: it was given another nonce.
@@ -80,8 +80,8 @@ reasons! {
     /// Too many passwords before this one were wrong, so it was not looked at: wait, or look
     /// who guesses.
     TooManyGuesses = "too_many_guesses", Strangers, Warn;
-    /// The digest is right and was used before: somebody sends again what he has read along,
-    /// or a phone repeats itself.
+    /// The digest is right and was used before: somebody replays what he overheard, or a phone
+    /// repeats itself.
     Replay = "replay", Strangers, Warn;
     /// Its nonce was not made here: the phone answers another server's challenge, or
     /// somebody tries.
@@ -158,7 +158,7 @@ reasons! {
     NotRegistered = "not_registered", Users, Info;
     /// There is no user of that name and domain.
     NoSuchUser = "no_such_user", Users, Info;
-    /// Nobody has an address without a user here.
+    /// The address names no user: nobody has it.
     NobodyThere = "nobody_there", Users, Info;
     /// The user is registered and his phone cannot be reached.
     PhoneUnreachable = "phone_unreachable", Users, Info;
@@ -168,7 +168,7 @@ reasons! {
     NotUnderTls = "not_under_tls", Users, Info;
     /// No `[[route]]` is for that number.
     NoRoute = "no_route_for_number", Users, Info;
-    /// The number is farther than the user may call, or than he may who forwards the call there:
+    /// The number is farther than the user may call, or than the user who forwards it there may:
     /// `signet user set NAME --permissions ...`, or `permissions` in `[numbers]` and
     /// `[[user_group]]`.
     NotPermitted = "not_permitted", Users, Warn;
@@ -180,7 +180,7 @@ reasons! {
     UserCallsMax = "user_calls_max", Users, Warn;
     /// As many calls go over the group of gateways as may: `calls_max` in `[[gateway_group]]`.
     GroupCallsMax = "group_calls_max", Users, Warn;
-    /// A user forwards his calls to where he may not call himself, so they end there: `signet user
+    /// A user forwards his calls to a place that he may not call, so they end there: `signet user
     /// show NAME`, and his permissions.
     ForwardRefused = "forward_refused", Users, Warn;
     /// Aliases and forwards lead the call in a circle, or through too many; or a ring goes by a
@@ -243,7 +243,7 @@ reasons! {
     /// The operator's hook rejects it, with the words that are told beside this: look into that
     /// program.
     Hook = "hook", Users, Info;
-    /// The operator's hook gave no answer of use, for the reason that is told beside this, and
+    /// The operator's hook gave no usable answer, for the reason shown beside this, and
     /// `on_failure` in `[hook]` refuses such requests.
     HookFailed = "hook_failed", Users, Warn;
 

@@ -27,7 +27,7 @@ counters::counters! {
         pub responses_without_via: u64 = counter("signet_responses_without_via_total"),
         /// Final answers of this server's own, by class.
         pub answers: [u64; 5] = counter("signet_answers_total", class: ["2xx", "3xx", "4xx", "5xx", "6xx"]),
-        /// Requests that nobody's credentials let in, by why.
+        /// Requests that credentials did not let in, by why.
         pub auth_failures: [u64; Failure::ALL.len()] = counter("signet_auth_failures_total", reason: Failure::ALL.map(Failure::name)),
         /// Challenges.
         pub challenges: u64 = counter("signet_challenges_total"),
@@ -57,7 +57,7 @@ counters::counters! {
         pub resolves_expired: u64 = counter("signet_resolves_expired_total"),
         /// Answers of the store or the resolver that came too late.
         pub answers_late: u64 = counter("signet_answers_late_total"),
-        /// Places to which nothing is relayed, or not by a name, that requests led to.
+        /// Places refused because nothing is relayed there, or not by a name.
         pub relays_refused: u64 = counter("signet_relays_refused_total"),
         /// Loops that were detected.
         pub loops: u64 = counter("signet_loops_total"),
@@ -71,21 +71,21 @@ counters::counters! {
         pub gateways_silent: u64 = counter("signet_gateways_silent_total"),
         /// Times that an address of a gateway began to be passed over.
         pub gateways_passed_over: u64 = counter("signet_gateways_passed_over_total"),
-        /// Times that such an address came back into use.
+        /// Times that a gateway's address was used again.
         pub gateways_returned: u64 = counter("signet_gateways_returned_total"),
         /// Probes of gateways not sent for want of room.
         pub probes_skipped: u64 = counter("signet_gateway_probes_skipped_total"),
         /// Keep-alives sent to phones behind address translations.
         pub keepalives: [u64; 2] = counter("signet_nat_keepalives_total", kind: ["crlf", "options"]),
-        /// OPTIONS among them that had no answer in time.
+        /// OPTIONS keep-alives with no answer in time.
         pub keepalives_unanswered: u64 = counter("signet_nat_keepalives_unanswered_total"),
         /// Keep-alives that came back (ICMP).
         pub keepalives_came_back: u64 = counter("signet_nat_keepalives_came_back_total"),
         /// OPTIONS sent as line ends for want of room.
         pub keepalives_plain: u64 = counter("signet_nat_keepalives_plain_total"),
-        /// Contacts to which none are sent for want of room.
+        /// Contacts without keep-alives for want of room.
         pub keepalives_full: u64 = counter("signet_nat_keepalives_full_total"),
-        /// Flows that seemed to have ended while most did, and were left as they are.
+        /// Flows kept although they seemed to have ended, because most did at once.
         pub flows_spared: u64 = counter("signet_nat_flows_spared_total"),
         /// Contacts to which keep-alives are sent.
         pub phones_kept: u64 = gauge("signet_nat_phones_kept"),
@@ -104,32 +104,32 @@ counters::counters! {
         pub overload_refused: u64 = counter("signet_overload_refused_total"),
         /// Requests dropped without an answer because a worker falls behind.
         pub overload_dropped: u64 = counter("signet_overload_dropped_total"),
-        /// Requests within a dialog sent to a contact of today, because the connection of its
-        /// beginning has ended.
+        /// Requests within a dialog sent to a current contact, because the dialog's first
+        /// connection has ended.
         pub flows_followed: u64 = counter("signet_flows_followed_total"),
         /// Requests with their dialog's token for a target that it never showed, or after its
         /// end.
         pub dialog_tokens_refused: u64 = counter("signet_dialog_tokens_refused_total"),
         /// Dialogs forgotten before their time to make room.
         pub dialogs_forgotten: u64 = counter("signet_dialogs_forgotten_total"),
-        /// Calls that were answered 2xx and whose dialogs this server stays on the path of.
+        /// Calls answered 2xx whose later requests also pass through this server.
         pub calls_begun: u64 = counter("signet_calls_begun_total"),
-        /// Calls of those that `signet calls` does not list for want of room.
+        /// Calls that `signet calls` does not list for want of room.
         pub calls_unlisted: u64 = counter("signet_calls_unlisted_total"),
         /// Call records begun: calls that were forwarded, or refused behind the gate.
         pub call_records_begun: u64 = counter("signet_call_records_begun_total"),
-        /// Call records that are whole: what is not has a call that goes on.
+        /// Complete call records: the others are of calls in progress.
         pub call_records: u64 = counter("signet_call_records_total"),
         /// Of these, records of answered calls whose end is not waited for, for want of room.
         pub call_records_unfollowed: u64 = counter("signet_call_records_unfollowed_total"),
         /// Requests about which the operator's hook was to be asked.
         pub hook_asked: u64 = counter("signet_hook_asked_total"),
-        /// Of these, requests without an answer of use: they went on or were refused, as
-        /// on_failure has it.
+        /// Of these, requests with no usable answer: they went on or were refused, as on_failure
+        /// says.
         pub hook_undecided: u64 = counter("signet_hook_undecided_total"),
         /// Session descriptions that were offered and given to a media engine.
         pub media_offers: u64 = counter("signet_media_offers_total"),
-        /// The same of answers.
+        /// SDP answers given to a media engine.
         pub media_answers: u64 = counter("signet_media_answers_total"),
         /// Ends of dialogs and branches that a media engine was told of.
         pub media_deletes: u64 = counter("signet_media_deletes_total"),
@@ -143,8 +143,7 @@ counters::counters! {
         /// Provisional responses, and responses that came again, that were not passed on because
         /// no media engine took them, or too many waited.
         pub media_dropped: u64 = counter("signet_media_dropped_total"),
-        /// Messages for which no answer came in time, neither of a media engine nor of what asks
-        /// them.
+        /// Messages that waited for a media engine until their time was up.
         pub media_expired: u64 = counter("signet_media_expired_total"),
         /// Ends of connections told to workers that had requests from them; each to several.
         pub connections_closed: u64 = counter("signet_connection_ends_told_total"),

@@ -64,7 +64,7 @@ impl Floor {
         }
     }
 
-    /// The shortest round trip of late, without its rows.
+    /// The shortest recent round trip, rows not counted.
     pub(super) const fn least_us(&self) -> Option<f64> {
         self.least_us
     }

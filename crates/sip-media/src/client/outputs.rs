@@ -44,7 +44,7 @@ pub struct Answered {
     pub result: Result<Given, Failure>,
 }
 
-/// An engine is left, or is used again.
+/// An engine is gone, or is used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     /// Where it is.

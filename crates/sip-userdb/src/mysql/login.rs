@@ -86,7 +86,7 @@ pub(crate) async fn log_in(connector: &Connector, account: &Account) -> Result<L
     if connector.wants_tls() {
         if greeting.capabilities & capability::SSL == 0 {
             return Err(Fault::Unreachable(
-                "the server has no TLS, and plain text is not an answer to that: set ssl_cert \
+                "the server has no TLS, and plain text is not used instead: set ssl_cert \
                  and ssl_key there, or tls = \"never\" here if the network is safe"
                     .to_owned(),
             ));

@@ -101,7 +101,7 @@ async fn ask_for_tls(stream: &mut Stream) -> Result<(), Fault> {
     match stream.read_u8().await? {
         b'S' => Ok(()),
         b'N' => Err(Fault::Unreachable(
-            "the server has no TLS, and plain text is not an answer to that: set ssl = on \
+            "the server has no TLS, and plain text is not used instead: set ssl = on \
              there, or tls = \"never\" here if the network is safe"
                 .to_owned(),
         )),

@@ -213,7 +213,7 @@ pub async fn hostile_names(db: &UserDb) {
     }
 }
 
-/// Rows of no use are their own users' matter.
+/// Unusable rows are their own users' matter.
 pub async fn odd_rows(db: &UserDb) {
     let users = [ODD[0], ODD[1], ODD[2], ODD[3], &name(7)].map(subject);
     let rows = ask(db, users.to_vec()).await.unwrap();

@@ -85,9 +85,7 @@ impl Config {
                 let is_bare = |sign: char| sign.is_ascii_digit() || "+*#".contains(sign);
                 let what = match rules.rewritten(from) {
                     _ if !from.chars().all(is_bare) => {
-                        format!(
-                            "`{from}` is no number as rules get it, without what is there for the eye"
-                        )
+                        format!("`{from}` is no number as rules get it, without visual separators")
                     }
                     Some(written) if written == *to => continue,
                     None if rules.is_emergency(from) && from == to => continue,

@@ -121,7 +121,7 @@ fn figures(page: &mut Page, kind: &str, rows: &[Of<'_>]) {
         ),
         (
             "connections_age_seconds",
-            "Their ages together: by their number it is the mean age.",
+            "Sum of their ages: divide by their number for the mean.",
             |of| of.age_ms_sum / 1_000,
         ),
         (

@@ -34,7 +34,7 @@ pub(super) fn tallies(page: &mut Page, kind: &str, rows: &[Row<'_>], is_sparse: 
     let name = format!("signet_tls_{kind}_handshakes_total");
     page.head(
         &name,
-        "TLS handshakes done; of the listener 'opened': of connections that this server opened.",
+        "TLS handshakes done; listener 'opened': on connections that this server opened.",
         "counter",
     );
     for row in rows {

@@ -15,7 +15,7 @@ pub(super) fn media(page: &mut Page, all: &[Shown]) {
         ),
         (
             "signet_media_engine_failed_total",
-            "How often that media engine began to be left.",
+            "How often that media engine was found gone.",
             "counter",
             |of| of.times_out,
         ),

@@ -127,7 +127,7 @@ fn tickets(page: &mut Page, shown: &ShownTickets) {
     );
     page.counter(
         "signet_tls_ticket_store_failures_total",
-        "Times that they could not be; those at hand go on.",
+        "Times that this failed; those in use stay.",
         shown.failures,
     );
     page.counter(

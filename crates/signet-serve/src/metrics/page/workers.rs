@@ -29,7 +29,7 @@ pub(super) fn workers(page: &mut Page, workers: &[Snapshot]) {
 
     page.gauge(
         "signet_overload_severity_thousandths",
-        "How far the worst worker falls behind: 0 for not at all, and with each 1,000 less is let in by half.",
+        "How far the worst worker falls behind: 0 for not at all; each 1,000 more halves what is let in.",
         workers.iter().map(|of| u64::from(of.own.severity)).max().unwrap_or(0),
     );
     page.gauge("signet_workers", "Worker threads.", workers.len() as u64);
