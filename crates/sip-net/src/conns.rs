@@ -157,10 +157,13 @@ impl Conns {
     }
 
     /// Puts a connection that is up behind those that were used before it.
-    pub(crate) fn used(&mut self, id: ConnId) {
+    pub(crate) fn used(&mut self, id: ConnId, now_ms: u64) {
         if let Some(conn) = self.get_mut(id)
             && conn.opened.as_ref().is_none_or(|opened| !opened.asked_for)
         {
+            if !conn.usefulness.has_carried {
+                conn.usefulness.carried_ms = now_ms;
+            }
             conn.usefulness.has_moved = false;
             let class = conn.class();
             self.ranks.put(index_of(id), class);

@@ -80,8 +80,11 @@ pub struct Net {
     handshakes_ready: Vec<Ready>,
     /// Handshakes that a turn had no room for.
     deferred_handshakes: VecDeque<ConnId>,
-    /// Clients that were accepted and may not have said hello yet, the oldest in front.
+    /// Clients that were accepted and may not have said hello yet, or not the one that they were
+    /// asked for; the oldest in front.
     silent_clients: VecDeque<ConnId>,
+    /// Clients that have said hello and may not be done, and since when (ms).
+    answered_clients: VecDeque<(ConnId, u64)>,
     /// For full handshakes that the worker does itself.
     handshake_time: TimeShare,
     /// Connections with something to write.
@@ -161,6 +164,7 @@ impl Net {
             handshakes_ready: Vec::new(),
             deferred_handshakes: VecDeque::new(),
             silent_clients: VecDeque::new(),
+            answered_clients: VecDeque::new(),
             handshake_time: TimeShare::new(now_ms),
             to_flush: Vec::new(),
             pending_events: VecDeque::new(),

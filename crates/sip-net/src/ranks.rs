@@ -18,6 +18,10 @@ const LISTS: usize = 5;
 /// Requests that have no answer after so long will have none: timer C
 /// (RFC 3261 16.6) and the time that the last messages take.
 const STALE_MS: u64 = 240_000;
+/// For so long a connection that has carried nothing may get on, a handshake or its first
+/// message, before it goes first. Else each newcomer to a full table would close the one
+/// before, and none would ever register.
+const GETTING_ON_MS: u64 = 1_000;
 
 /// A connection's place in its list.
 #[derive(Clone, Copy, Debug)]
@@ -124,8 +128,8 @@ impl Ranks {
 
     /// The connection that is missed least, and what it was good for. `None`
     /// where each is in use, or was within `quiet_ms`. `look` tells what one is
-    /// good for now and when it last carried a message, or nothing of one that
-    /// ends anyway.
+    /// good for now and when it last carried a message, or got on where it has carried none, or
+    /// nothing of one that ends anyway.
     pub(crate) fn least_useful(
         &mut self,
         now_ms: u64,
@@ -133,8 +137,9 @@ impl Ranks {
         mut look: impl FnMut(usize) -> Option<(Class, u64)>,
     ) -> Option<(usize, Class)> {
         let orders = [
-            (Class::Unused, 0),
+            (Class::Unused, GETTING_ON_MS),
             (Class::Idle, quiet_ms),
+            (Class::Unused, 0),
             (Class::Busy, quiet_ms.max(STALE_MS)),
             (Class::Bound, quiet_ms),
             (Class::BoundBusy, quiet_ms.max(STALE_MS)),

@@ -198,6 +198,11 @@ impl Conn {
         }
     }
 
+    /// Whether it is a handshake whose client has said hello.
+    pub(crate) fn is_answered_client(&self) -> bool {
+        self.opened.is_none() && self.stage.is_handshaking() && !self.stage.is_silent()
+    }
+
     /// What it is good for.
     pub(crate) fn class(&self) -> Class {
         self.usefulness.class(self.call().is_some())

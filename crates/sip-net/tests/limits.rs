@@ -76,6 +76,11 @@ fn the_least_useful_idle_connection_makes_room() {
     let (mut second_stream, second) = phone(&mut server, true);
     let (mut silent_stream, silent) = phone(&mut server, false);
     server.net.keep_for(bound.conn, HOUR_MS);
+    // It has had its time to get on.
+    let since = Instant::now();
+    turn_until(&mut server, |_| {
+        since.elapsed() > Duration::from_millis(1_100)
+    });
     let mut newer = Vec::new();
     // The one that was never used, though it is the newest; then those that
     // were used least lately; of the newer ones none.

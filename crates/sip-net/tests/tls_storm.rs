@@ -25,9 +25,19 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::of(ServerTlsConfig::new())
+    }
+
+    /// Each of our clients begins with another group, and is asked for another hello
+    /// (RFC 8446 4.1.4).
+    fn that_asks_again() -> Self {
+        Self::of(ServerTlsConfig::new().groups(&["P-384"]))
+    }
+
+    fn of(tls: ServerTlsConfig) -> Self {
         let ca = TestCa::new();
         let (chain, key) = ca.issue(&["example.com"]);
-        let pair = ServerTlsConfig::new().pair_pem(chain.as_bytes(), key.as_bytes());
+        let pair = tls.pair_pem(chain.as_bytes(), key.as_bytes());
         let tls = Arc::new(pair.unwrap().build().unwrap());
         Self { ca, tls }
     }
@@ -414,7 +424,7 @@ fn places(handshakes_max: usize) -> HandshakeConfig {
 }
 
 /// Whether the server has left a connection open and said nothing on it.
-fn is_left_open(stream: &mut TcpStream) -> bool {
+fn is_left_open(mut stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     let nothing = |error: std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
     stream.read(&mut [0; 1]).is_err_and(nothing)
@@ -429,11 +439,11 @@ fn who_says_nothing_gives_his_place_to_who_comes_after_him() {
     };
     let (mut server, pool) = world.server(config);
     let addr = server.addr();
-    let mut silent: Vec<_> = (0..6).map(|_| TcpStream::connect(addr).unwrap()).collect();
+    let silent: Vec<_> = (0..6).map(|_| TcpStream::connect(addr).unwrap()).collect();
     turn_until(&mut server, &pool, |now| now.refused == 2);
     assert_eq!(pool.counters().under_way, 4);
     // Those who came first are gone.
-    for (place, stream) in silent.iter_mut().enumerate() {
+    for (place, stream) in silent.iter().enumerate() {
         assert_eq!(is_left_open(stream), place >= 2, "{place}");
     }
     // Who says hello has his place for good: the others go before him, and then nobody does.
@@ -465,9 +475,9 @@ fn what_somebody_said_and_nobody_has_read_is_no_silence() {
         now.refused == 1 && now.full_begun + now.full_waiting == 4
     });
     // Who came last is the one.
-    for (place, mut stream) in five.into_iter().enumerate() {
+    for (place, stream) in five.iter().enumerate() {
         // The first has had its turn, and an answer.
-        let open = place == 0 || is_left_open(&mut stream);
+        let open = place == 0 || is_left_open(stream);
         assert_eq!(open, place < 4, "{place}");
     }
 }
@@ -488,6 +498,94 @@ fn the_beginning_of_a_hello_holds_no_place_for_good() {
     server.until_with(&mut [&mut client], message);
     assert_eq!((pool.counters().refused, pool.counters().under_way), (1, 1));
     drop(begun);
+}
+
+/// A client that does what it has to gets in beside those that hold all places, of which one
+/// gives way.
+fn gets_in(world: &World, server: &mut Bench, pool: &HandshakePool) {
+    let (addr, before) = (server.addr(), pool.counters());
+    let mut client = tls_client(world.trust().build().unwrap());
+    client
+        .net
+        .send(&named(addr, "example.com"), &request("x"), 0);
+    server.until_with(&mut [&mut client], message);
+    let now = pool.counters();
+    assert_eq!(
+        (now.refused, now.under_way, now.done),
+        (before.refused + 1, before.under_way - 1, before.done + 1)
+    );
+}
+
+#[test]
+fn who_says_no_other_hello_holds_no_place_for_good() {
+    let world = World::that_asks_again();
+    let (mut server, pool) = world.server(places(2));
+    let hello = plain_hello();
+    let addr = server.addr();
+    let begun: Vec<_> = (0..2).map(|_| connect(addr, &hello)).collect();
+    for stream in &begun {
+        turn_until(&mut server, &pool, |_| !is_left_open(stream));
+    }
+    gets_in(&world, &mut server, &pool);
+}
+
+#[test]
+fn who_leaves_an_answer_alone_gives_way_after_half_the_time_of_a_hello() {
+    let world = World::new();
+    let (mut server, pool) = world.server(HandshakeConfig {
+        hello_timeout_ms: 1_000,
+        ..places(2)
+    });
+    let hello = plain_hello();
+    let addr = server.addr();
+    let begun: Vec<_> = (0..2).map(|_| connect(addr, &hello)).collect();
+    for stream in &begun {
+        turn_until(&mut server, &pool, |_| !is_left_open(stream));
+    }
+    let answered = Instant::now();
+    turn_until(&mut server, &pool, |_| {
+        answered.elapsed() > Duration::from_millis(600)
+    });
+    gets_in(&world, &mut server, &pool);
+}
+
+#[test]
+fn who_comes_from_where_all_places_are_held_in_silence_gets_in() {
+    let world = World::new();
+    let (mut server, pool) = world.server(HandshakeConfig {
+        per_source_max: 2,
+        ..places(16)
+    });
+    let addr = server.addr();
+    let silent: Vec<_> = (0..2).map(|_| TcpStream::connect(addr).unwrap()).collect();
+    turn_until(&mut server, &pool, |now| now.under_way == 2);
+    gets_in(&world, &mut server, &pool);
+    drop(silent);
+}
+
+#[test]
+fn who_has_said_hello_hides_nobody_who_is_silent() {
+    let world = World::new();
+    let (mut server, pool) = world.server(HandshakeConfig {
+        full_per_s_max: 1,
+        ..places(20)
+    });
+    let (addr, hello) = (server.addr(), plain_hello());
+    let first = TcpStream::connect(addr).unwrap();
+    turn_until(&mut server, &pool, |now| now.under_way == 1);
+    let waiting: Vec<_> = (0..18).map(|_| connect(addr, &hello)).collect();
+    turn_until(&mut server, &pool, |now| {
+        now.full_begun + now.full_waiting == 18
+    });
+    let second = TcpStream::connect(addr).unwrap();
+    turn_until(&mut server, &pool, |now| now.under_way == 20);
+    for (refused, goes) in [(1, &first), (2, &second)] {
+        assert!(is_left_open(goes));
+        let _next = TcpStream::connect(addr).unwrap();
+        turn_until(&mut server, &pool, |now| now.refused == refused);
+        assert!(!is_left_open(goes));
+    }
+    drop(waiting);
 }
 
 #[test]

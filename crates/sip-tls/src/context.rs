@@ -22,6 +22,8 @@ pub(crate) struct Context {
     pub(crate) not_after_unix_s: Option<u64>,
     /// How the stored session was found, where one was.
     pub(crate) found: Option<Resumption>,
+    /// How many chains of stored sessions were verified.
+    pub(crate) chains_verified: u8,
     /// Why a stored session was not taken: its certificate.
     pub(crate) refused: Option<CertificateFault>,
     /// Whether nothing may be signed in this step: it was taken for a resumption.
@@ -34,7 +36,18 @@ thread_local! {
     static CURRENT: RefCell<Context> = RefCell::default();
 }
 
+/// Chains of stored sessions that are verified for one handshake: a client may offer as many
+/// sessions as fit into its hello. One, and again where it is asked for another hello.
+const CHAINS_VERIFIED_MAX: u8 = 2;
+
 impl Context {
+    /// Whether the chain of one more stored session may be verified; counts it.
+    pub(crate) fn may_verify_chain(&mut self) -> bool {
+        let may = self.chains_verified < CHAINS_VERIFIED_MAX;
+        self.chains_verified += u8::from(may);
+        may
+    }
+
     /// Runs a step of the handshake whose context this is.
     pub(crate) fn within<R>(&mut self, step: impl FnOnce() -> R) -> R {
         CURRENT.with_borrow_mut(|current| std::mem::swap(current, self));

@@ -89,8 +89,8 @@ pub enum Class {
 /// What a step costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
-    /// No more than a message does: nothing is computed with a key that is not
-    /// shared.
+    /// Little more than a message does: nothing is computed with a key that is not
+    /// shared, but where the chain of a stored session is verified again.
     Light,
     /// As much as a few messages: an agreement, a signature on a short curve.
     Middling,
@@ -159,10 +159,20 @@ impl Handshake {
         Some(Class::Full)
     }
 
-    /// Whether the client has said hello, and not only the beginning of it.
+    /// Whether the client has said hello, and not only the beginning of it, nor the one after
+    /// which it was asked for another.
     pub fn has_said_hello(&self) -> bool {
-        let session = self.session.as_ref();
-        self.is_hello_whole || session.is_some_and(|session| session.negotiated().is_some())
+        match &self.session {
+            None => self.is_hello_whole,
+            Some(_) if self.asks_again() => false,
+            Some(session) => self.is_hello_whole || session.negotiated().is_some(),
+        }
+    }
+
+    /// Whether the client was asked for another hello (RFC 8446 4.1.4) and has not said it.
+    pub fn asks_again(&self) -> bool {
+        let negotiated = self.session.as_ref().and_then(Session::negotiated);
+        matches!(negotiated, Some((TlsVersion::V13, _, None)))
     }
 
     /// Whether more came before the first step than a client says by itself.

@@ -183,6 +183,12 @@ impl HandshakePool {
         accepted.load(Ordering::Relaxed) >= self.inner.config.handshakes_max as u64
     }
 
+    /// A handshake was refused because its source has all that it may.
+    pub fn count_refused_source(&self) {
+        let figures = &self.inner.figures;
+        figures.refused_source.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Whether a source has fewer handshakes under way than it may.
     pub fn has_share_left(&self, source: IpAddr) -> bool {
         let Inner {
@@ -202,7 +208,7 @@ impl HandshakePool {
         let fits = of_its_kind < config.handshakes_max as u64;
         if !fits || source.is_some_and(|ip| !figures.enter(ip, config.per_source_max)) {
             if fits {
-                figures.refused_source.fetch_add(1, Ordering::Relaxed);
+                self.count_refused_source();
             }
             figures.of_its_kind(source).fetch_sub(1, Ordering::Relaxed);
             figures.under_way.fetch_sub(1, Ordering::Relaxed);

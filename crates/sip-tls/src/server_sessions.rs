@@ -120,6 +120,9 @@ impl Gate {
                     .chain()
                     .map(|certificate| CertificateDer::from(certificate.to_vec())),
             );
+            if !chain.is_empty() && !current(Context::may_verify_chain) {
+                return None;
+            }
             match verifier.check(&chain, UnixTime::now()) {
                 Ok(end) => not_after_unix_s = (!chain.is_empty()).then_some(end),
                 Err(fault) => {
@@ -343,6 +346,7 @@ pub(crate) fn check_resumed(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verify::Trust;
 
     fn context(chain: &[&'static [u8]], end: Option<u64>) -> Context {
         Context {
@@ -413,6 +417,26 @@ mod tests {
             let id = length.to_be_bytes().to_vec();
             assert_eq!(sessions.put(id.clone(), vec![1; length]), is_kept);
             assert_eq!(sessions.get(&id).is_some(), is_kept);
+        }
+    }
+
+    /// A client may offer as many sessions as fit into its hello.
+    #[test]
+    fn two_chains_of_stored_sessions_are_verified_for_a_handshake_and_no_more() {
+        let provider = rustls::crypto::aws_lc_rs::default_provider();
+        let verifier = ClientVerifier::new(Trust::default(), false, &provider);
+        let gate = Gate {
+            scope: [0; 32],
+            verifier: Some(verifier),
+        };
+        let stored = Session::wrap(b"leaf", 100, 1_000, &context(&[b"leaf"], None)).unwrap();
+        let session = Session::unwrap(&stored).unwrap();
+        let mut handshake = Context::default();
+        for is_verified in [true, true, false] {
+            handshake.refused = None;
+            let passed = handshake.within(|| gate.pass(&session, Resumption::Psk));
+            assert!(passed.is_none());
+            assert_eq!(handshake.refused.is_some(), is_verified);
         }
     }
 }

@@ -205,7 +205,7 @@ impl Net {
                         self.pending_events
                             .push_back(PendingEvent::Accepted(conn.flow));
                     }
-                    self.conns.used(id);
+                    self.conns.used(id, self.shared.now_ms);
                 }
             }
         }

@@ -18,7 +18,7 @@ impl Net {
             let until = &mut conn.usefulness.bound_until_ms;
             *until = until_ms.max(*until);
             let ip = conn.flow.remote.ip();
-            self.conns.used(id);
+            self.conns.used(id, self.shared.now_ms);
             let (now_ms, per_s) = (
                 self.shared.now_ms,
                 self.shared.config.opened_per_source_per_s,

@@ -211,7 +211,7 @@ impl Net {
         } else {
             result
         };
-        self.conns.used(id);
+        self.conns.used(id, self.shared.now_ms);
         if let Err(reason) = result {
             self.drop_conn(id, reason);
         }

@@ -3,15 +3,14 @@
 use invariant::broken;
 use ledger::{Component, enter, within};
 use std::io::{self, Read};
-use std::net::Shutdown;
+use std::net::{IpAddr, Shutdown};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
 use sip_msg::ConnId;
 use sip_tls::{
-    Class, Handshake, HandshakeError, HandshakeFailure, HandshakePool, QueuedStep, ServerTls, Side,
-    Step, Weight,
+    Class, Handshake, HandshakeError, HandshakeFailure, QueuedStep, ServerTls, Side, Step, Weight,
 };
 use socket2::SockRef;
 
@@ -32,8 +31,11 @@ const FULL_COST: u32 = 4;
 const FLIGHT_BYTES: usize = 4_096;
 /// Reads of one socket before the others have their turn.
 const READS_MAX: usize = 8;
-/// Clients without a hello that are looked at for each newcomer.
-const SILENT_LOOKED_AT_MAX: usize = 16;
+/// Clients that hold a place and are looked at for each newcomer, of each kind.
+const CLIENTS_LOOKED_AT_MAX: usize = 16;
+/// What a step that signs nothing takes at most, mostly. One that takes longer, as for a chain
+/// that is verified again, counts as several.
+const LIGHT_NS: u64 = 100_000;
 
 /// How a handshake stands after a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,11 +60,7 @@ impl Net {
             return broken!("a connection whose handshake begins is in the table");
         };
         let source = source(remote.ip());
-        let lacks_place = |pool: &HandshakePool| pool.is_full() && pool.has_share_left(source);
-        let pool = self.shared.config.handshakes.as_ref();
-        if pool.is_some_and(lacks_place) {
-            self.give_up_a_silent_client();
-        }
+        self.make_a_place(source);
         if !self.begin_handshake(id, Side::Server(tls), Some(source)) {
             return;
         }
@@ -72,40 +70,142 @@ impl Net {
         } else if let Some(conn) = self.conns.get_mut(id) {
             conn.socket = Some(socket);
             // What carries messages is kept before it.
-            self.conns.used(id);
+            self.conns.used(id, self.shared.now_ms);
         }
     }
 
-    /// A client has yet to say hello. Those in front who have done so are forgotten, and
-    /// so are those who are gone: nobody is silent for longer than his hello may take.
+    /// A client has yet to say hello, or to say it again. Those in front who have done so are
+    /// forgotten, and so are those who are gone.
     fn note_silent_client(&mut self, id: ConnId) {
         while let Some(first) = self.silent_clients.front()
             && !self.is_silent(*first)
         {
             self.silent_clients.pop_front();
         }
+        if self.silent_clients.len() >= self.clients_noted_max() {
+            let conns = &self.conns;
+            let is_silent = |id: &ConnId| conns.get(*id).is_some_and(|conn| conn.stage.is_silent());
+            self.silent_clients.retain(is_silent);
+        }
         self.silent_clients.push_back(id);
     }
 
-    /// Who said nothing for longest gives his place among the handshakes to another: to
-    /// be refused for those who only hold places is what they want. What somebody said
-    /// may be yet to be read.
-    fn give_up_a_silent_client(&mut self) {
-        for _ in 0..SILENT_LOOKED_AT_MAX {
-            let Some(id) = self.silent_clients.pop_front() else {
-                return;
-            };
-            if !self.is_silent(id) {
-                continue;
-            }
-            let conn = self.conns.get_mut(id);
-            if conn.is_some_and(|conn| conn.stage.waits_for_us() || has_more_to_read(conn)) {
-                self.silent_clients.push_back(id);
-                continue;
+    /// A client has said hello, and goes on when it has its answer.
+    fn note_answered_client(&mut self, id: ConnId) {
+        while let Some((first, _)) = self.answered_clients.front()
+            && !self.is_answered(*first)
+        {
+            self.answered_clients.pop_front();
+        }
+        if self.answered_clients.len() >= self.clients_noted_max() {
+            let conns = &self.conns;
+            let goes_on = |id: &ConnId| conns.get(*id).is_some_and(Conn::is_answered_client);
+            self.answered_clients.retain(|(id, _)| goes_on(id));
+        }
+        self.answered_clients.push_back((id, self.shared.now_ms));
+    }
+
+    /// How many may be noted before those that are gone are taken out: twice as many as there
+    /// are places.
+    fn clients_noted_max(&self) -> usize {
+        let pool = self.shared.config.handshakes.as_ref();
+        pool.map_or(0, |pool| pool.config().handshakes_max.saturating_mul(2))
+    }
+
+    /// Where all places of handshakes are taken, or all that a source may have, a client that
+    /// only holds one gives it to the next: to be refused for those is what they want. First
+    /// who has said nothing for longest, then who has left an answer alone for longest.
+    fn make_a_place(&mut self, source: IpAddr) {
+        let Some(pool) = &self.shared.config.handshakes else {
+            return;
+        };
+        let of = if !pool.has_share_left(source) {
+            Some(source)
+        } else if pool.is_full() {
+            None
+        } else {
+            return;
+        };
+        let id = self.silent_client(of);
+        if let Some(id) = id.or_else(|| self.stalled_client(of)) {
+            let pool = self.shared.config.handshakes.as_ref();
+            if let Some(pool) = pool.filter(|_| of.is_some()) {
+                pool.count_refused_source();
             }
             self.end_handshake(id, HandshakeError::new(HandshakeFailure::Refused));
-            return;
         }
+    }
+
+    /// The client, of that source if any, that has said nothing for longest. What it said may
+    /// be yet to be read.
+    fn silent_client(&mut self, of: Option<IpAddr>) -> Option<ConnId> {
+        let mut at = 0;
+        for _ in 0..CLIENTS_LOOKED_AT_MAX {
+            let id = loop {
+                let id = *self.silent_clients.get(at)?;
+                if self.is_silent(id) {
+                    break id;
+                }
+                self.silent_clients.remove(at);
+            };
+            if !self.is_of(id, of) {
+                at += 1;
+                continue;
+            }
+            self.silent_clients.remove(at);
+            if !self.is_unread(id) {
+                return Some(id);
+            }
+            self.silent_clients.push_back(id);
+        }
+        None
+    }
+
+    /// The client, of that source if any, that has had an answer for longest, and half of the
+    /// time that its hello could take at least, and has not gone on.
+    fn stalled_client(&mut self, of: Option<IpAddr>) -> Option<ConnId> {
+        let now_ms = self.shared.now_ms;
+        let config = self.shared.config.handshakes.as_ref()?.config();
+        let patience_ms = config.hello_timeout_ms.min(config.timeout_ms) / 2;
+        let mut at = 0;
+        for _ in 0..CLIENTS_LOOKED_AT_MAX {
+            let id = loop {
+                let (id, since_ms) = *self.answered_clients.get(at)?;
+                if self.is_answered(id) {
+                    // Those behind it came later.
+                    if since_ms.saturating_add(patience_ms) > now_ms {
+                        return None;
+                    }
+                    break id;
+                }
+                self.answered_clients.remove(at);
+            };
+            if !self.is_of(id, of) {
+                at += 1;
+                continue;
+            }
+            self.answered_clients.remove(at);
+            if !self.is_unread(id) {
+                return Some(id);
+            }
+            self.answered_clients.push_back((id, now_ms));
+        }
+        None
+    }
+
+    fn is_of(&self, id: ConnId, of: Option<IpAddr>) -> bool {
+        let conn = self.conns.get(id);
+        of.is_none_or(|of| conn.is_some_and(|conn| source(conn.flow.remote.ip()) == of))
+    }
+
+    /// Whether its client waits for this side, and not the other way round.
+    fn is_unread(&mut self, id: ConnId) -> bool {
+        let conn = self.conns.get_mut(id);
+        conn.is_some_and(|conn| conn.stage.waits_for_us() || has_more_to_read(conn))
+    }
+
+    fn is_answered(&self, id: ConnId) -> bool {
+        self.conns.get(id).is_some_and(Conn::is_answered_client)
     }
 
     fn is_silent(&self, id: ConnId) -> bool {
@@ -122,7 +222,21 @@ impl Net {
             conn.stage.hear_hello(now_ms.saturating_add(timeout_ms));
         }
         // Whoever got on last goes last of those that carried nothing yet.
-        self.conns.used(id);
+        self.conns.used(id, now_ms);
+        self.note_answered_client(id);
+    }
+
+    /// A client was asked for another hello, with a key that we take: until it says that, it
+    /// holds its place no better than who has said nothing.
+    fn wait_for_another_hello(&mut self, id: ConnId) {
+        let (now_ms, pool) = (self.shared.now_ms, self.shared.config.handshakes.as_ref());
+        let wait_ms = pool.map_or(0, |pool| pool.config().hello_timeout_ms);
+        if let Some(conn) = self.conns.get_mut(id) {
+            conn.stage
+                .wait_for_another_hello(now_ms.saturating_add(wait_ms));
+            conn.arm(&mut self.shared);
+        }
+        self.note_silent_client(id);
     }
 
     /// A connection that was opened begins its handshake.
@@ -138,12 +252,7 @@ impl Net {
         }
     }
 
-    fn begin_handshake(
-        &mut self,
-        id: ConnId,
-        side: Side,
-        source: Option<std::net::IpAddr>,
-    ) -> bool {
+    fn begin_handshake(&mut self, id: ConnId, side: Side, source: Option<IpAddr>) -> bool {
         let Some(conn) = self.conns.get_mut(id) else {
             return broken!("a connection whose handshake begins is in the table", false);
         };
@@ -413,13 +522,16 @@ impl Net {
             }
             let (result, cpu_ns) = handshake.short_step(class);
             self.shared.turn_cost += if weight == Weight::Light {
-                1
+                1 + u32::try_from(cpu_ns / LIGHT_NS).unwrap_or(TURN_COST)
             } else {
                 self.handshake_time.spend(cpu_ns);
                 FULL_COST
             };
             pool.count_cpu(cpu_ns);
             if handshake.is_full_after_all() {
+                // Keys were agreed on already.
+                self.handshake_time.spend(cpu_ns);
+                self.shared.turn_cost += FULL_COST;
                 handshake.begin_anew();
                 class = Some(Class::Full);
                 continue;
@@ -463,6 +575,7 @@ impl Net {
         let Some(conn) = self.conns.get_mut(id) else {
             return StepOutcome::Over;
         };
+        let is_opened = conn.opened.is_some();
         let Some(mut pending) = conn.stage.take_pending() else {
             return StepOutcome::Over;
         };
@@ -496,9 +609,12 @@ impl Net {
             (Ok(()), Ok(())) => {
                 conn.count_handshake(handshake.input.len(), &mut self.shared);
                 let is_hello = pending.is_silent && handshake.has_said_hello();
+                let asks_again = !pending.is_silent && handshake.asks_again();
                 conn.stage.put_pending(pending);
                 if is_hello {
                     self.hear_hello(id);
+                } else if asks_again && !is_opened {
+                    self.wait_for_another_hello(id);
                 }
                 return StepOutcome::Waits;
             }

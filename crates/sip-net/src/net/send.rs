@@ -158,7 +158,7 @@ impl Net {
                 traffic(&mut self.shared.counters, to.transport).messages_out += 1;
                 conn.mark_to_flush(&mut self.to_flush);
                 if conn.stage.is_open() {
-                    self.conns.used(id);
+                    self.conns.used(id, self.shared.now_ms);
                 }
                 Ok(())
             }

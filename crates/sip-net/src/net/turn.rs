@@ -144,7 +144,7 @@ impl Net {
                         conn.mark_to_flush(&mut self.to_flush);
                     }
                     if conn.usefulness.has_moved {
-                        self.conns.used(id);
+                        self.conns.used(id, self.shared.now_ms);
                     }
                     if matches!(ending, Some(Ending::ReadStopped | Ending::LastWord)) {
                         // No request of ours may choose it any more.

@@ -148,3 +148,20 @@ fn the_lists_stay_whole_whatever_happens() {
     assert!(left > 100, "{left}");
     assert_eq!(table.order(u64::MAX).len(), left);
 }
+
+/// Else each newcomer to a full table would close the one before.
+#[test]
+fn who_gets_on_is_closed_after_who_is_quiet_and_before_all_others() {
+    let mut table = Table::default();
+    let quiet = table.add(Some(0));
+    let busy = table.add(Some(0));
+    table.carry(busy, "INVITE sip:b@x SIP/2.0", 0);
+    let [early, late] = [4_000, 5_000].map(|got_on_ms| {
+        let place = table.add(None);
+        table.change(place, |conn| conn.carried_ms = got_on_ms);
+        place
+    });
+    assert_eq!(table.least(4_999), Some((quiet, Class::Idle)));
+    assert_eq!(table.least(5_000), Some((early, Class::Unused)));
+    assert_eq!(table.order(5_500), [early, quiet, late]);
+}

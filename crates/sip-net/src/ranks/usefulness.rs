@@ -6,7 +6,7 @@ use super::Class;
 /// What is known of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usefulness {
-    /// When it last carried a message.
+    /// When it last carried a message; where it never did, when it last got on towards one.
     pub(crate) carried_ms: u64,
     /// Whether it ever did.
     pub(crate) has_carried: bool,

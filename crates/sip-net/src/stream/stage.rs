@@ -108,6 +108,19 @@ impl Stage {
         }
     }
 
+    /// That client was asked for another hello, and has until then.
+    pub(crate) fn wait_for_another_hello(&mut self, until_ms: u64) {
+        if let Self::Handshaking {
+            deadline_ms,
+            pending: Some(pending),
+            ..
+        } = self
+        {
+            *deadline_ms = until_ms.min(*deadline_ms);
+            pending.is_silent = true;
+        }
+    }
+
     /// Whether what the peer sends is taken.
     pub(crate) const fn is_read(&self) -> bool {
         matches!(self, Self::Open | Self::Upgrading { .. })
