@@ -13,6 +13,9 @@ mod third_party;
 pub(crate) use number::{duration_ms, whole};
 pub(crate) use third_party::ThirdParty;
 
+/// Users, each of which has variables of its own.
+const USERS_MAX: u32 = 1_000_000;
+
 /// Which sockets calls use (`-t`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
@@ -80,6 +83,7 @@ pub(crate) struct Args {
     pub(crate) rate_max: f64,
     pub(crate) rate_quits: bool,
     pub(crate) calls_max: Option<u64>,
+    /// 0 is no bound.
     pub(crate) open_calls_max: Option<u64>,
     pub(crate) users: Option<u32>,
     pub(crate) sockets_max: usize,
@@ -315,7 +319,7 @@ impl Args {
             "mp" => self.media_port = words.number()?,
             "rsa" => self.send_to = Some(words.value()?),
             // Sockets are bound to the address given with -i in any case.
-            "bind_local" | "skip_rlimit" | "sendbuffer_warn" | "periodic_rtd" => {}
+            "bind_local" | "skip_rlimit" | "sendbuffer_warn" => {}
             "r" => self.rate = words.real()?,
             "rp" => self.rate_period_ms = words.ms(1)?.max(1),
             "rate_scale" => self.rate_scale = words.real()?,
@@ -325,7 +329,13 @@ impl Args {
             "no_rate_quit" => self.rate_quits = false,
             "m" => self.calls_max = Some(words.number()?),
             "l" => self.open_calls_max = Some(words.number()?),
-            "users" => self.users = Some(words.number()?),
+            "users" => {
+                self.users = Some(words.read("a number from 0 to 1000000", |text| {
+                    whole(text)
+                        .and_then(|n| u32::try_from(n).ok())
+                        .filter(|n| *n <= USERS_MAX)
+                })?);
+            }
             "max_socket" => self.sockets_max = words.number::<usize>()?.max(1),
             "max_reconnect" => self.reconnects_max = words.number()?,
             "reconnect_close" => self.reconnect_closes = words.value()? == "true",
@@ -471,7 +481,13 @@ impl Args {
         Ok(())
     }
 
+    /// Only what the list names is done.
     fn default_behaviors(&mut self, text: &str) -> Result<(), String> {
+        self.behaviors = Behaviors {
+            bye: false,
+            abort_unexpected: false,
+            ping_reply: false,
+        };
         for word in text.split(',') {
             let (name, on) = match word.strip_prefix('-') {
                 Some(name) => (name, false),

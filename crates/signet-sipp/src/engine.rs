@@ -1,6 +1,7 @@
 //! The loop: sockets, clock and calls.
 
 use std::collections::HashMap;
+use std::io::Write;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -89,8 +90,8 @@ impl Engine {
         let wishes = control::listen(signals, args.reads_keys, &net.waker());
         let twins = setup.twins.map(|plan| plan.start(&net.waker()));
         let mut traces = Traces::open(&args, setup.calls.program(), start_unix_us)?;
-        for warning in setup.calls.program().warnings() {
-            traces.error(0, &warning.to_string());
+        for warning in &setup.warnings {
+            traces.error(0, warning);
         }
         let report = Report::new(
             &args,
@@ -110,7 +111,7 @@ impl Engine {
                 setup.tls_name,
                 setup.locals.len(),
             ),
-            open_max: args.open_calls_max.unwrap_or(args.default_open_calls()),
+            open_max: args.open_calls(setup.calls.program().pauses_ms(args.pause_ms), args.rate),
             net,
             calls: setup.calls,
             out: Outputs::default(),
@@ -141,23 +142,40 @@ impl Engine {
     /// Runs to the end; gives the exit code.
     pub(crate) fn run(mut self) -> Result<u8, Refusal> {
         self.report.begin(&self.calls, &self.pacing, self.now_ns());
+        let mut polled = Ok(());
         while self.state != State::Over {
             let sleep = self.turn();
             if self.state != State::Over {
-                self.poll(sleep)?;
+                polled = self.poll(sleep);
+                if polled.is_err() {
+                    self.state = State::Over;
+                }
             }
         }
         let now_ns = self.now_ns();
         self.calls.abandon(now_ns, &mut self.out);
         self.deliver();
         std::mem::take(&mut self.twins).finish();
-        self.drain()?;
-        self.report.finish(&self.calls, &self.pacing, self.now_ns());
-        self.traces.finish(&self.calls, self.now_ns());
+        let polled = polled.and_then(|()| self.drain());
+        // What was found out is kept, whatever else went wrong.
+        let now_ns = self.now_ns();
+        let unwritten = [
+            self.report.finish(&self.calls, &self.pacing, now_ns),
+            self.traces.finish(&self.calls, now_ns),
+        ];
+        let unwritten: Vec<String> = unwritten.into_iter().flatten().collect();
+        for what in &unwritten {
+            // Where nobody reads, there is nobody to tell.
+            let _ = writeln!(std::io::stderr().lock(), "{what}");
+        }
+        polled?;
         if let Some(what) = self.fatal {
             return Err(Refusal::fatal(what));
         }
-        Ok(self.code())
+        Ok(match self.code() {
+            exit::OK if !unwritten.is_empty() => exit::FATAL,
+            code => code,
+        })
     }
 
     fn code(&self) -> u8 {
@@ -225,14 +243,13 @@ impl Engine {
             return false;
         }
         let open = self.open();
+        let room = self.open_max.saturating_sub(open);
         let due = match self.args.users {
             Some(users) if self.pacing.is_paused() => u64::from(users).min(open),
             Some(users) => self.begun + u64::from(users).saturating_sub(open),
-            None => self.pacing.due(now_ns),
+            None => self.begun + self.pacing.take(self.begun, room, now_ns),
         };
-        let mut count = due
-            .saturating_sub(self.begun)
-            .min(self.open_max.saturating_sub(open));
+        let mut count = due.saturating_sub(self.begun).min(room);
         if let Some(max) = self.args.calls_max {
             count = count.min(max.saturating_sub(self.begun));
         }
@@ -259,11 +276,20 @@ impl Engine {
                 since_ns: now_ns,
             };
             if self.calls.start(now_ns, path, &mut self.out).is_err() {
+                self.pacing.set_full(true);
                 return false;
             }
             self.begun += 1;
         }
+        self.pacing.set_full(self.open() >= self.open_max);
         is_behind
+    }
+
+    fn set_rate(&mut self, rate: f64, now_ns: u64) {
+        self.pacing.set_rate(rate, self.begun, now_ns);
+        let pauses_ms = self.calls.program().pauses_ms(self.args.pause_ms);
+        self.open_max = self.args.open_calls(pauses_ms, self.pacing.rate());
+        self.report.set_open_max(self.open_max);
     }
 
     fn poll(&mut self, sleep: Duration) -> Result<(), Refusal> {
@@ -455,11 +481,11 @@ impl Engine {
                 Wish::Screen(screen) => self.report.show(screen),
                 Wish::Faster(steps) => {
                     let rate = self.pacing.rate() + f64::from(steps) * self.args.rate_scale;
-                    self.pacing.set_rate(rate, now_ns);
+                    self.set_rate(rate, now_ns);
                 }
                 Wish::Pause => {
                     let paused = !self.pacing.is_paused();
-                    self.pacing.set_paused(paused, now_ns);
+                    self.pacing.set_paused(paused, self.begun, now_ns);
                 }
                 Wish::Dump => self.report.dump(&self.calls, &self.pacing, now_ns),
             }
@@ -470,7 +496,7 @@ impl Engine {
     fn keep_time(&mut self, now_ns: u64) {
         if let Some(ms) = self.args.timeout_ms
             && now_ns >= ms.saturating_mul(1_000_000)
-            && self.state == State::Runs
+            && self.state != State::Over
         {
             self.is_internal = true;
             if self.args.timeout_error {
@@ -488,12 +514,12 @@ impl Engine {
             self.next_increase_ns = now_ns.saturating_add(interval_ms.saturating_mul(1_000_000));
             let rate = self.pacing.rate() + self.args.rate_increase;
             if self.args.rate_max > 0.0 && rate > self.args.rate_max {
-                self.pacing.set_rate(self.args.rate_max, now_ns);
+                self.set_rate(self.args.rate_max, now_ns);
                 if self.args.rate_quits {
                     self.end_softly();
                 }
             } else {
-                self.pacing.set_rate(rate, now_ns);
+                self.set_rate(rate, now_ns);
             }
         }
         self.commands.reap();

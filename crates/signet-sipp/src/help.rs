@@ -40,17 +40,22 @@ Other instances (<sendCmd>, <recvCmd>)
 Load
   -r N, -rp TIME      calls per period (10 per second)
   -m N                ends after N calls
-  -l N                calls at a time
-  -users N            that many calls all the time
+  -l N                calls at a time, 0 for no limit; without it as many as are begun
+                      in three times the pauses of a call, -d or a second, whichever
+                      is longest, and as many as that is at each new rate. What falls
+                      due past it is dropped
+  -users N            that many calls all the time, up to 1000000
   -d TIME             length of pauses without a time of their own
   -rate_increase N, -rate_interval TIME, -rate_max N, -no_rate_quit, -rate_scale N
-  -timeout TIME, -timeout_error, -recv_timeout TIME, -send_timeout TIME
+  -timeout TIME, -timeout_error, -recv_timeout TIME
+  -send_timeout TIME  how long connecting may take
 
 Behaviour
   -aa                 answers INFO, NOTIFY, OPTIONS and UPDATE
   -nr                 no retransmissions
   -nd                 -default_behaviors none
-  -default_behaviors all|none|bye|abortunexp|pingreply, with - to turn off
+  -default_behaviors LIST   only these: all, none, bye, abortunexp, pingreply, with -
+                      to turn off what stands before
   -max_retrans N, -max_invite_retrans N, -max_non_invite_retrans N, -T2 TIME
   -lost PERCENT, -pause_msg_ign, -callid_slash_ign, -deadcall_wait TIME
 
@@ -70,5 +75,6 @@ Signals: USR1, TERM and INT end softly, twice hard; USR2 writes the screens.
 Exit codes: 0 all calls went through; 1 one failed, or the command line or the
 scenario is wrong; 97 ended by -timeout, stop_now, a signal or a key before a call
 went through (a called side that nobody called ends with 0);
-99 gone to the background; 254 a socket could not be bound; 255 fatal.
+99 gone to the background; 254 a socket could not be bound; 255 fatal, or a file
+could not be written though all calls went through.
 ";

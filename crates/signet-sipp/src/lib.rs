@@ -13,6 +13,7 @@ mod echo;
 mod engine;
 mod error;
 mod help;
+mod output;
 mod pacing;
 mod paths;
 mod report;
@@ -59,8 +60,8 @@ fn try_run(args: impl Iterator<Item = OsString>) -> Result<u8, Refusal> {
         return Ok(exit::OK);
     }
     if args.check {
-        let (_, program) = setup::read(&args)?;
-        setup::tell_warnings(&program);
+        let (files, program) = setup::read(&args)?;
+        setup::tell(&setup::warnings(&files, &program));
         let steps = program.step_count();
         let _ = writeln!(
             out,

@@ -9,6 +9,10 @@ pub(crate) struct Pacing {
     since_ns: u64,
     /// Calls due before that moment.
     before: u64,
+    /// Calls that fell due since and are never made.
+    dropped: u64,
+    /// Whether there is room for no more calls: what falls due meanwhile is dropped.
+    is_full: bool,
     paused: bool,
 }
 
@@ -19,18 +23,21 @@ impl Pacing {
             period_ns: period_ms as f64 * 1e6,
             since_ns: now_ns,
             before: 0,
+            dropped: 0,
+            is_full: false,
             paused: false,
         }
     }
 
-    /// How many calls are due since the beginning.
+    /// How many calls are due since the beginning, without those that were dropped.
     pub(crate) fn due(&self, now_ns: u64) -> u64 {
         if self.paused {
             return self.before;
         }
         let elapsed = now_ns.saturating_sub(self.since_ns) as f64;
         // A billionth of a call is rounding, not lateness.
-        self.before + (elapsed * self.calls_per_period / self.period_ns + 1e-9) as u64
+        let since = (elapsed * self.calls_per_period / self.period_ns + 1e-9) as u64;
+        self.before + since.saturating_sub(self.dropped)
     }
 
     /// When the `n`-th call is due, counted from 1; `None` is never.
@@ -38,7 +45,7 @@ impl Pacing {
         if self.paused || self.calls_per_period <= 0.0 {
             return None;
         }
-        let calls = n.saturating_sub(self.before) as f64;
+        let calls = (n.saturating_sub(self.before) + self.dropped) as f64;
         let wait = calls * self.period_ns / self.calls_per_period;
         Some(self.since_ns.saturating_add(wait.ceil() as u64))
     }
@@ -47,18 +54,42 @@ impl Pacing {
         self.calls_per_period
     }
 
-    /// Changes the rate from now on.
-    pub(crate) fn set_rate(&mut self, calls_per_period: f64, now_ns: u64) {
-        self.before = self.due(now_ns);
-        self.since_ns = now_ns;
+    /// How many calls to begin now: those that are due and for which there is room.
+    pub(crate) fn take(&mut self, begun: u64, room: u64, now_ns: u64) -> u64 {
+        if self.is_full {
+            self.drop_behind(begun, now_ns);
+        }
+        self.drop_behind(begun.saturating_add(room), now_ns);
+        self.due(now_ns).saturating_sub(begun)
+    }
+
+    /// Whether there is room for no more calls from now on.
+    pub(crate) fn set_full(&mut self, is_full: bool) {
+        self.is_full = is_full;
+    }
+
+    /// Calls that are due and not among the first so many are never made.
+    fn drop_behind(&mut self, calls: u64, now_ns: u64) {
+        self.dropped += self.due(now_ns).saturating_sub(calls);
+    }
+
+    /// Changes the rate from now on. What is due and was not begun is dropped.
+    pub(crate) fn set_rate(&mut self, calls_per_period: f64, begun: u64, now_ns: u64) {
+        self.begin_anew(begun, now_ns);
         self.calls_per_period = calls_per_period.max(0.0);
     }
 
-    /// Stops, or goes on; nothing falls due meanwhile.
-    pub(crate) fn set_paused(&mut self, paused: bool, now_ns: u64) {
-        self.before = self.due(now_ns);
-        self.since_ns = now_ns;
+    /// Stops, or goes on; nothing falls due meanwhile, and what is due and was not begun
+    /// is dropped.
+    pub(crate) fn set_paused(&mut self, paused: bool, begun: u64, now_ns: u64) {
+        self.begin_anew(begun, now_ns);
         self.paused = paused;
+    }
+
+    fn begin_anew(&mut self, begun: u64, now_ns: u64) {
+        self.before = begun;
+        self.dropped = 0;
+        self.since_ns = now_ns;
     }
 
     pub(crate) fn is_paused(&self) -> bool {
@@ -111,13 +142,36 @@ mod tests {
     #[test]
     fn a_new_rate_counts_from_its_beginning() {
         let mut pacing = Pacing::new(10.0, 1_000, 0);
-        pacing.set_rate(100.0, 2 * S);
+        pacing.set_rate(100.0, 20, 2 * S);
         assert_eq!(pacing.due(2 * S), 20);
         assert_eq!(pacing.due(3 * S), 120);
-        pacing.set_paused(true, 3 * S);
+        pacing.set_paused(true, 120, 3 * S);
         assert_eq!(pacing.due(9 * S), 120);
         assert_eq!(pacing.due_at_ns(121), None);
-        pacing.set_paused(false, 10 * S);
+        pacing.set_paused(false, 120, 10 * S);
         assert_eq!(pacing.due(11 * S), 220);
+    }
+
+    #[test]
+    fn what_could_not_be_begun_is_not_made_up_for() {
+        let mut pacing = Pacing::new(100.0, 1_000, 0);
+        // Room for 50, and then for none until the tenth second is over.
+        assert_eq!(pacing.take(0, 50, S), 50);
+        pacing.set_full(true);
+        assert_eq!(pacing.take(50, 0, 2 * S), 0);
+        assert_eq!(pacing.take(50, 50, 10 * S), 0);
+        pacing.set_full(false);
+        assert_eq!(pacing.due(10 * S), 50);
+        assert_eq!(pacing.due_at_ns(51), Some(10 * S + S / 100));
+        // A late turn is made up for as long as there is room.
+        assert_eq!(pacing.take(50, 200, 11 * S), 100);
+        assert_eq!(pacing.take(50, u64::MAX, 11 * S), 100);
+        // A new rate, and a pause, begin with what was begun.
+        pacing.set_rate(10.0, 70, 12 * S);
+        assert_eq!((pacing.due(12 * S), pacing.due(13 * S)), (70, 80));
+        pacing.set_paused(true, 75, 13 * S);
+        assert_eq!(pacing.due(20 * S), 75);
+        pacing.set_paused(false, 75, 20 * S);
+        assert_eq!((pacing.due(20 * S), pacing.due(21 * S)), (75, 85));
     }
 }

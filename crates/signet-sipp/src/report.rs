@@ -1,7 +1,6 @@
 //! What is shown and kept of a run: the screen and the statistics file.
 
-use std::fs::File;
-use std::io::{BufWriter, IsTerminal, Write};
+use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -9,8 +8,9 @@ use sip_scenario::{Calls, Counter, Moment, Spread, Stats};
 
 use crate::args::Args;
 use crate::error::Refusal;
+use crate::output::Out;
 use crate::pacing::Pacing;
-use crate::traces::{create, file_name};
+use crate::traces::file_name;
 
 mod screen;
 mod stat_file;
@@ -23,7 +23,7 @@ pub(crate) struct Period {
 
 pub(crate) struct Report {
     start_unix_us: u64,
-    stat: Option<BufWriter<File>>,
+    stat: Option<Out>,
     delimiter: String,
     stat_period_ns: u64,
     next_stat_ns: u64,
@@ -35,8 +35,13 @@ pub(crate) struct Report {
     is_live: bool,
     /// Which screen is shown, as SIPp's keys number them.
     screen: u8,
-    screen_file: Option<PathBuf>,
+    /// Where the screens are written: from the beginning with `-trace_screen`, else as
+    /// soon as somebody asks for them.
+    screens: Option<Out>,
+    dumps_at_end: bool,
     dump_file: PathBuf,
+    /// Why they could not be.
+    failure: Option<String>,
     frame: screen::Frame,
 }
 
@@ -51,13 +56,15 @@ impl Report {
         let wanted = &args.traces;
         let stat = wanted
             .stat
-            .then(|| create(&file_name(args, wanted.stat_file.as_ref(), ".csv")))
+            .then(|| Out::create(&file_name(args, wanted.stat_file.as_ref(), ".csv")))
             .transpose()?;
         let period = || Period {
             since_ns: 0,
             before: calls.stats().clone(),
         };
         let dump_file = file_name(args, wanted.screen_file.as_ref(), "screen.log");
+        let screens = wanted.screen.then(|| Out::append(&dump_file)).transpose()?;
+        let open_max = args.open_calls(calls.program().pauses_ms(args.pause_ms), args.rate);
         Ok(Self {
             start_unix_us,
             stat,
@@ -70,19 +77,26 @@ impl Report {
             screen_from: period(),
             is_live: std::io::stdout().is_terminal(),
             screen: 1,
-            screen_file: wanted.screen.then(|| dump_file.clone()),
+            screens,
+            dumps_at_end: wanted.screen,
             dump_file,
-            frame: screen::Frame::new(args, locals, remote),
+            failure: None,
+            frame: screen::Frame::new(args, locals, remote, open_max),
         })
     }
 
     pub(crate) fn begin(&mut self, calls: &Calls, pacing: &Pacing, now_ns: u64) {
         if let Some(out) = &mut self.stat {
             let header = stat_file::header(calls.program(), &self.delimiter);
-            let _ = out.write_all(header.as_bytes());
+            out.put(header.as_bytes());
         }
         self.write_stat(calls, pacing, now_ns);
         self.next_stat_ns = now_ns.saturating_add(self.stat_period_ns);
+    }
+
+    /// How many calls may be open from now on.
+    pub(crate) fn set_open_max(&mut self, open_max: u64) {
+        self.frame.set_open_max(open_max);
     }
 
     /// When there is something to do.
@@ -113,16 +127,17 @@ impl Report {
         }
     }
 
-    pub(crate) fn finish(&mut self, calls: &Calls, pacing: &Pacing, now_ns: u64) {
+    /// The last figures; gives what could not be written.
+    pub(crate) fn finish(&mut self, calls: &Calls, pacing: &Pacing, now_ns: u64) -> Option<String> {
         self.write_stat(calls, pacing, now_ns);
-        if let Some(out) = &mut self.stat {
-            let _ = out.flush();
-        }
         let text = self.screens(calls, pacing, now_ns, None);
         self.print(&text);
-        if self.screen_file.is_some() {
+        if self.dumps_at_end {
             self.dump(calls, pacing, now_ns);
         }
+        let outs = [&mut self.stat, &mut self.screens].into_iter().flatten();
+        let failures: Vec<String> = outs.filter_map(Out::finish).collect();
+        failures.into_iter().next().or(self.failure.take())
     }
 
     /// Shows another screen from now on, at once.
@@ -134,12 +149,15 @@ impl Report {
     /// Appends the screens to their file.
     pub(crate) fn dump(&mut self, calls: &Calls, pacing: &Pacing, now_ns: u64) {
         let text = self.screens(calls, pacing, now_ns, None);
-        let opened = File::options()
-            .create(true)
-            .append(true)
-            .open(&self.dump_file);
-        if let Ok(mut file) = opened {
-            let _ = file.write_all(text.as_bytes());
+        if self.screens.is_none() {
+            match Out::append(&self.dump_file) {
+                Ok(out) => self.screens = Some(out),
+                Err(refusal) => _ = self.failure.get_or_insert(refusal.what),
+            }
+        }
+        if let Some(out) = &mut self.screens {
+            out.put(text.as_bytes());
+            out.flush();
         }
     }
 
@@ -172,7 +190,8 @@ impl Report {
                 now_ns,
                 &self.delimiter,
             );
-            let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
+            out.put(line.as_bytes());
+            out.flush();
             self.stat_from = Period {
                 since_ns: now_ns,
                 before: calls.stats().clone(),

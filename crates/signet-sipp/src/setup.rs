@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use sip_msg::{ListenerId, Transport};
 use sip_net::{ListenerConfig, NetConfig, WorkerSockets, bind};
-use sip_scenario::{Calls, CompileOptions, InjectionFile, Program, Role, Settings, Twin};
+use sip_scenario::{Calls, CompileOptions, InjectionFile, Order, Program, Role, Settings, Twin};
 use sip_tls::{
     ClientTls, ClientTlsConfig, HandshakeConfig, HandshakePool, ServerTls, ServerTlsConfig,
     TlsVersion,
@@ -40,6 +40,8 @@ pub(crate) struct Setup {
     /// The other instances, if there are any.
     pub(crate) twins: Option<Plan>,
     pub(crate) tls_name: Option<Arc<str>>,
+    /// What the scenario and its files hold without a meaning.
+    pub(crate) warnings: Vec<String>,
 }
 
 /// The text of a built-in scenario.
@@ -61,7 +63,8 @@ pub(crate) fn built_in(name: &str) -> Result<&'static str, Refusal> {
 /// is the time at the beginning of the run.
 pub(crate) fn set_up(args: &Args, start_unix_us: u64) -> Result<Setup, Refusal> {
     let (files, program) = read(args)?;
-    tell_warnings(&program);
+    let warnings = warnings(&files, &program);
+    tell(&warnings);
     let (remote, tls_name) = match &args.remote {
         Some(text) => {
             let (host, addr) = resolve(text, args.transport, args.local_ip)?;
@@ -83,7 +86,7 @@ pub(crate) fn set_up(args: &Args, start_unix_us: u64) -> Result<Setup, Refusal> 
         None => primary_ip(send_to),
     };
     let ips = local_ips(args, &files, own_ip)?;
-    let (sockets, locals) = open_sockets(args, program.role(), &ips)?;
+    let (sockets, locals) = open_sockets(args, &program, &ips)?;
     let net = net_config(args)?;
     let media_ip = args.media_ip.unwrap_or(own_ip);
     if args.echoes {
@@ -143,6 +146,7 @@ pub(crate) fn set_up(args: &Args, start_unix_us: u64) -> Result<Setup, Refusal> 
         send_to,
         twins,
         tls_name: tls_name.map(|host| host.as_str().into()),
+        warnings,
     })
 }
 
@@ -154,10 +158,17 @@ pub(crate) fn read(args: &Args) -> Result<(Vec<InjectionFile>, Program), Refusal
     Ok((files, program))
 }
 
-/// Tells on stderr what the scenario holds without a meaning.
-pub(crate) fn tell_warnings(program: &Program) {
+/// What the scenario and its files hold without a meaning.
+pub(crate) fn warnings(files: &[InjectionFile], program: &Program) -> Vec<String> {
+    let files = files.iter().filter_map(InjectionFile::warning);
+    let all = files.chain(program.warnings());
+    all.map(ToString::to_string).collect()
+}
+
+/// Tells that on stderr.
+pub(crate) fn tell(warnings: &[String]) {
     let mut err = io::stderr().lock();
-    for warning in program.warnings() {
+    for warning in warnings {
         // Where nobody reads, there is nobody to tell.
         let _ = writeln!(err, "warning: {warning}");
     }
@@ -205,6 +216,7 @@ fn read_files(args: &Args) -> Result<Vec<InjectionFile>, Refusal> {
         let bytes = std::fs::read(name)
             .map_err(|error| Refusal::mistake(format!("-inf {name}: {error}")))?;
         let mut file = InjectionFile::parse(name, &bytes).map_err(Refusal::mistake)?;
+        check_users(args, &file)?;
         for (_, column) in args.indexes.iter().filter(|(indexed, _)| indexed == name) {
             file.set_index(*column)
                 .map_err(|what| Refusal::mistake(format!("-infindex {name} {column}: {what}")))?;
@@ -212,6 +224,23 @@ fn read_files(args: &Args) -> Result<Vec<InjectionFile>, Refusal> {
         files.push(file);
     }
     Ok(files)
+}
+
+/// A file with a line for each user has one for each.
+fn check_users(args: &Args, file: &InjectionFile) -> Result<(), Refusal> {
+    if file.order() != Order::User {
+        return Ok(());
+    }
+    let (name, lines) = (file.name(), file.line_count());
+    match args.users {
+        None => Err(Refusal::mistake(format!(
+            "-inf {name}: USER is a line for each user: give their number with -users"
+        ))),
+        Some(users) if u64::from(users) > lines => Err(Refusal::mistake(format!(
+            "-inf {name}: {lines} lines for the {users} users of -users"
+        ))),
+        Some(_) => Ok(()),
+    }
 }
 
 fn compile(args: &Args, files: &[InjectionFile]) -> Result<Program, Refusal> {
@@ -339,9 +368,10 @@ fn local_ips(args: &Args, files: &[InjectionFile], own: IpAddr) -> Result<Vec<Ip
 
 fn open_sockets(
     args: &Args,
-    role: Role,
+    program: &Program,
     ips: &[IpAddr],
 ) -> Result<(WorkerSockets, Vec<SocketAddr>), Refusal> {
+    let role = program.role();
     let tls = match args.transport {
         Transport::Tls => server_tls(args, role)?,
         _ => None,
@@ -360,7 +390,8 @@ fn open_sockets(
             .map(|ip| listener(args, SocketAddr::new(*ip, port), tls.clone()))
             .collect();
         if args.mode == Mode::PerCall && args.transport == Transport::Udp && role != Role::Server {
-            listeners.extend(per_call(args, ips));
+            let open = args.open_calls(program.pauses_ms(args.pause_ms), args.rate);
+            listeners.extend(per_call(args, ips, open));
         }
         match bind(&listeners, 1) {
             Ok(mut all) if !all.is_empty() => {
@@ -396,8 +427,7 @@ fn listener(args: &Args, addr: SocketAddr, tls: Option<Arc<ServerTls>>) -> Liste
 
 /// A socket for each call that may be open at a time (`-t un`), as far as
 /// files may be open; past it calls share them.
-fn per_call(args: &Args, ips: &[IpAddr]) -> Vec<ListenerConfig> {
-    let open = args.open_calls_max.unwrap_or(args.default_open_calls());
+fn per_call(args: &Args, ips: &[IpAddr], open: u64) -> Vec<ListenerConfig> {
     let files = file_limit().saturating_sub(FILES_KEPT);
     let count = open
         .min(files)
@@ -508,15 +538,19 @@ fn server_tls(args: &Args, role: Role) -> Result<Option<Arc<ServerTls>>, Refusal
 }
 
 impl Args {
-    /// How many calls may be open where `-l` does not say: as many as three
-    /// times the length of a pause makes.
-    pub(crate) fn default_open_calls(&self) -> u64 {
-        if let Some(users) = self.users {
-            return u64::from(users);
+    /// How many calls may be open at a rate. Where neither `-l` nor `-users` says so: as
+    /// many as are begun in three times the pauses of a call, `-d` or a second,
+    /// whichever is longest.
+    pub(crate) fn open_calls(&self, pauses_ms: u64, rate: f64) -> u64 {
+        match (self.open_calls_max, self.users) {
+            (Some(0), _) => u64::MAX,
+            (Some(max), _) => max,
+            (None, Some(users)) => u64::from(users),
+            (None, None) => {
+                let length_ms = pauses_ms.max(self.pause_ms).max(1_000) as f64;
+                (3.0 * rate * length_ms / self.rate_period_ms as f64).max(1.0) as u64
+            }
         }
-        let length_s = self.pause_ms.max(1_000) as f64 / 1_000.0;
-        let per_s = self.rate.max(1.0) * 1_000.0 / self.rate_period_ms as f64;
-        (3.0 * length_s * per_s).ceil().max(1.0) as u64
     }
 }
 

@@ -1,27 +1,21 @@
 //! The files that `-trace_*` ask for, besides statistics and screens.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
 use sip_scenario::{Calls, Moment, Program, StepKind};
 
 use crate::args::Args;
 use crate::error::Refusal;
+use crate::output::Out;
 
-/// Bytes of the error log; past it nothing more is written there.
+/// Bytes of the error log; past it nothing more is written there but a line that says so.
 const ERROR_LOG_MAX: u64 = 1 << 30;
-
-/// A file that is written from its beginning.
-type Out = BufWriter<File>;
 
 pub(crate) struct Traces {
     start_unix_us: u64,
     messages: Option<Out>,
     short_messages: Option<Out>,
-    /// Its name until there is something to write.
-    error_name: Option<PathBuf>,
     errors: Option<Out>,
     error_bytes: u64,
     logs: Option<Out>,
@@ -52,13 +46,6 @@ pub(crate) fn file_name(args: &Args, given: Option<&PathBuf>, kind: &str) -> Pat
     }
 }
 
-/// Creates a file.
-pub(crate) fn create(path: &PathBuf) -> Result<BufWriter<File>, Refusal> {
-    File::create(path)
-        .map(BufWriter::new)
-        .map_err(|error| Refusal::fatal(format!("cannot write {}: {error}", path.display())))
-}
-
 impl Traces {
     pub(crate) fn open(
         args: &Args,
@@ -67,7 +54,7 @@ impl Traces {
     ) -> Result<Self, Refusal> {
         let wanted = &args.traces;
         let open = |on: bool, given: Option<&PathBuf>, kind: &str| {
-            on.then(|| create(&file_name(args, given, kind)))
+            on.then(|| Out::create(&file_name(args, given, kind)))
                 .transpose()
         };
         let mut traces = Self {
@@ -82,10 +69,7 @@ impl Traces {
                 wanted.short_message_file.as_ref(),
                 "shortmessages.log",
             )?,
-            error_name: wanted
-                .errors
-                .then(|| file_name(args, wanted.error_file.as_ref(), "errors.log")),
-            errors: None,
+            errors: open(wanted.errors, wanted.error_file.as_ref(), "errors.log")?,
             error_bytes: 0,
             logs: open(wanted.logs, wanted.log_file.as_ref(), "logs.log")?,
             error_codes: open(wanted.error_codes, None, "error_codes.csv")?,
@@ -135,35 +119,33 @@ impl Traces {
                 format!("control message received [{}] bytes :", text.len())
             };
             let rule = "-".repeat(47);
-            let _ = write!(
-                out,
-                "{rule} {} {}\nTCP {head}\n\n",
-                moment.date(),
-                moment.time()
-            )
-            .and_then(|()| out.write_all(text))
-            .and_then(|()| out.write_all(b"\n"));
+            let (date, time) = (moment.date(), moment.time());
+            out.put(format!("{rule} {date} {time}\nTCP {head}\n\n").as_bytes());
+            out.put(text);
+            out.put(b"\n");
         }
     }
 
     pub(crate) fn log(&mut self, text: &[u8]) {
         if let Some(out) = &mut self.logs {
-            // A full disk is seen at the end, by the missing file.
-            let _ = out.write_all(text).and_then(|()| out.write_all(b"\n"));
+            out.put(text);
+            out.put(b"\n");
         }
     }
 
     pub(crate) fn error(&mut self, now_ns: u64, text: &str) {
-        let Some(name) = &self.error_name else {
+        if self.errors.is_none() || self.error_bytes > ERROR_LOG_MAX {
             return;
-        };
-        if self.errors.is_none() {
-            self.errors = File::create(name).ok().map(BufWriter::new);
+        }
+        if self.error_bytes == 0 {
             put(&mut self.errors, "The following events occurred:\n");
         }
-        if self.error_bytes < ERROR_LOG_MAX {
-            let line = format!("{}: {text}\n", self.moment(now_ns).stamp());
-            self.error_bytes += line.len() as u64;
+        let line = format!("{}: {text}\n", self.moment(now_ns).stamp());
+        self.error_bytes += line.len() as u64;
+        if self.error_bytes > ERROR_LOG_MAX {
+            let line = format!("{ERROR_LOG_MAX} bytes are written: the rest is left out\n");
+            put(&mut self.errors, &line);
+        } else {
             put(&mut self.errors, &line);
         }
     }
@@ -199,11 +181,11 @@ impl Traces {
         }
     }
 
-    /// The last lines.
-    pub(crate) fn finish(&mut self, calls: &Calls, now_ns: u64) {
+    /// The last lines; gives what could not be written.
+    pub(crate) fn finish(&mut self, calls: &Calls, now_ns: u64) -> Option<String> {
         self.write_lines(calls, now_ns);
         self.write_rtts();
-        for out in [
+        let outs = [
             &mut self.messages,
             &mut self.short_messages,
             &mut self.errors,
@@ -213,10 +195,10 @@ impl Traces {
             &mut self.rtt,
         ]
         .into_iter()
-        .flatten()
-        {
-            let _ = out.flush();
-        }
+        .flatten();
+        // Each is written to its end, whatever became of the others.
+        let failures: Vec<String> = outs.filter_map(Out::finish).collect();
+        failures.into_iter().next()
     }
 
     fn write_rtts(&mut self) {
@@ -302,15 +284,11 @@ impl Traces {
                 format!("message received [{}] bytes :", message.len())
             };
             let rule = "-".repeat(47);
-            let _ = write!(
-                out,
-                "{rule} {} {}\n{} {head}\n\n",
-                moment.date(),
-                moment.time(),
-                self.transport
-            )
-            .and_then(|()| out.write_all(message))
-            .and_then(|()| out.write_all(b"\n"));
+            let (date, time) = (moment.date(), moment.time());
+            let transport = self.transport;
+            out.put(format!("{rule} {date} {time}\n{transport} {head}\n\n").as_bytes());
+            out.put(message);
+            out.put(b"\n");
         }
         if let Some(out) = &mut self.short_messages {
             let text = String::from_utf8_lossy(message);
@@ -322,15 +300,15 @@ impl Traces {
                     is_it.then(|| value.trim())
                 })
             };
-            let _ = writeln!(
-                out,
-                "{}\t{}\t{}\tCSeq:{}\t{}",
+            let line = format!(
+                "{}\t{}\t{}\tCSeq:{}\t{}\n",
                 moment.stamp(),
                 if is_sent { 'S' } else { 'R' },
                 find(["Call-ID", "i"]).unwrap_or_default(),
                 find(["CSeq", "CSeq"]).unwrap_or_default(),
                 text.lines().next().unwrap_or_default()
             );
+            out.put(line.as_bytes());
         }
     }
 
@@ -341,7 +319,7 @@ impl Traces {
 
 fn put(out: &mut Option<Out>, text: &str) {
     if let Some(out) = out {
-        let _ = out.write_all(text.as_bytes());
+        out.put(text.as_bytes());
     }
 }
 

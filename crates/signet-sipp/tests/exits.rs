@@ -169,6 +169,63 @@ fn a_failed_call_and_no_call_have_codes_of_their_own() {
 }
 
 #[test]
+fn the_time_is_over_also_when_no_more_calls_are_to_come() {
+    let folder = Folder::new();
+    folder.write(
+        "patient.xml",
+        &ALONE.replace(
+            "<recv response=\"200\" timeout=\"100\"/>",
+            "<recv response=\"200\"/>",
+        ),
+    );
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let remote = silent.local_addr().unwrap();
+    let line = format!("-sf patient.xml {remote} -i 127.0.0.1 -m 1 -timeout 500ms");
+    let ended = folder
+        .ours("error", &format!("{line} -timeout_error"))
+        .wait();
+    assert_eq!(ended.code, 255, "{ended:?}");
+    assert!(ended.stderr.contains("-timeout_error"), "{}", ended.stderr);
+    // Without that word the call may go on, and the code says how it was.
+    let mut calling = folder.ours("softly", &line);
+    std::thread::sleep(Duration::from_millis(800));
+    assert!(!calling.has_ended());
+    calling.signal("QUIT");
+    assert_eq!(calling.wait().code, 97);
+}
+
+#[test]
+fn a_line_for_each_user_needs_users_and_lines() {
+    let folder = Folder::new();
+    folder.write("alone.xml", ALONE);
+    folder.write("users.csv", "USER\nann\nben\n");
+    folder.write("short.csv", "SEQUENTIAL\nann\n\nben\n");
+    let line = "-sf alone.xml -check -inf";
+    for (more, code, what) in [
+        (
+            "users.csv",
+            1,
+            "-inf users.csv: USER is a line for each user",
+        ),
+        (
+            "users.csv -users 3",
+            1,
+            "-inf users.csv: 2 lines for the 3 users",
+        ),
+        ("users.csv -users 2", 0, ""),
+        (
+            "short.csv",
+            0,
+            "warning: short.csv:3:1: an empty line ends the file",
+        ),
+    ] {
+        let ended = folder.ours("run", &format!("{line} {more}")).wait();
+        assert_eq!(ended.code, code, "{more}: {ended:?}");
+        assert!(ended.stderr.starts_with(what), "{more}: {}", ended.stderr);
+    }
+}
+
+#[test]
 fn signals_end_it_softly_and_twice_hard() {
     let folder = Folder::new();
     let port = free_port();

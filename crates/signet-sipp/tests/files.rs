@@ -149,3 +149,43 @@ fn built_in_scenarios_can_be_printed_and_played_by_sipp() {
     let help = folder.ours("help", "-h").wait();
     assert!(help.code == 0 && help.stdout.contains("-trace_stat"));
 }
+
+#[test]
+fn what_cannot_be_written_is_told_and_is_no_success() {
+    let folder = Folder::new();
+    let port = free_port();
+    let mut called = folder.ours("called", &format!("-sn uas -i 127.0.0.1 -p {port}"));
+    await_port(port, &mut called);
+    for trace in [
+        "-trace_stat -stf /dev/full",
+        "-trace_msg -message_file /dev/full",
+        "-trace_shortmsg -shortmessage_file /dev/full",
+        "-trace_screen -screen_file /dev/full",
+    ] {
+        let line = format!("-sn uac 127.0.0.1:{port} -i 127.0.0.1 -m 2 {trace}");
+        let ended = folder.ours("full", &line).wait();
+        assert_eq!(ended.code, 255, "{trace}: {ended:?}");
+        assert!(
+            ended.stderr.starts_with("cannot write /dev/full: "),
+            "{trace}: {}",
+            ended.stderr
+        );
+        assert_eq!(ended.stderr.lines().count(), 1, "{trace}: {}", ended.stderr);
+        assert!(ended.stdout.contains("Successful call"), "{trace}");
+    }
+    // The first warning, and not the file, is what comes later.
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let remote = silent.local_addr().unwrap();
+    for (file, code, what) in [
+        ("none/errors.log", 255, "cannot write none/errors.log: "),
+        // A call that failed is the worse news.
+        ("/dev/full", 1, "cannot write /dev/full: "),
+    ] {
+        let line = format!(
+            "-sn uac {remote} -i 127.0.0.1 -m 1 -max_retrans 0 -trace_err -error_file {file}"
+        );
+        let ended = folder.ours("errors", &line).wait();
+        assert_eq!(ended.code, code, "{file}: {ended:?}");
+        assert!(ended.stderr.starts_with(what), "{file}: {}", ended.stderr);
+    }
+}

@@ -11,23 +11,11 @@ use support::{Ended, Folder, await_port, free_port};
 fn call(folder: &Folder, both: &str, called: &str, calling: &str) -> (Ended, Ended) {
     let port = free_port();
     let line = format!("-sn uas -i 127.0.0.1 -p {port} -m 6 {both} {called}");
-    let mut answers = folder.ours("called", &line.replace("-sn uas", "-sf uas.xml"));
+    let mut answers = folder.ours("called", &line);
     await_port(port, &mut answers);
     let line = format!("-sn uac 127.0.0.1:{port} -i 127.0.0.1 -m 6 -r 100 -d 20 {both} {calling}");
     let calls = folder.ours("calling", &line).wait();
     (calls, answers.wait())
-}
-
-/// The called side without the time that it keeps ended calls, in which a
-/// closed connection would fail them.
-fn folder() -> Folder {
-    let folder = Folder::new();
-    let uas = include_str!("../scenarios/uas.xml");
-    folder.write(
-        "uas.xml",
-        &uas.replace("<timewait milliseconds=\"4000\"/>", ""),
-    );
-    folder
 }
 
 fn succeeds((calls, answers): (Ended, Ended)) {
@@ -42,13 +30,13 @@ fn succeeds((calls, answers): (Ended, Ended)) {
 #[test]
 fn calls_go_over_udp_and_tcp_in_every_mode() {
     for mode in ["u1", "un", "t1", "tn"] {
-        succeeds(call(&folder(), &format!("-t {mode}"), "", ""));
+        succeeds(call(&Folder::new(), &format!("-t {mode}"), "", ""));
     }
 }
 
 #[test]
 fn each_address_of_the_injection_file_has_its_socket() {
-    let folder = folder();
+    let folder = Folder::new();
     folder.write("ips.csv", "SEQUENTIAL\nx;127.0.0.2\ny;127.0.0.3\n");
     let calling = "-t ui -inf ips.csv -ip_field 1 -trace_msg -message_file calls.log";
     let (calls, answers) = call(&folder, "", "-trace_msg -message_file answers.log", calling);
@@ -62,7 +50,7 @@ fn each_address_of_the_injection_file_has_its_socket() {
 
 #[test]
 fn calls_go_over_tls() {
-    let folder = folder();
+    let folder = Folder::new();
     let ca = TestCa::new();
     let (cert, key) = ca.issue(&["127.0.0.1"]);
     folder.write("ca.pem", &ca.root_pem());
@@ -90,15 +78,14 @@ fn calls_go_over_tls() {
 
 #[test]
 fn a_server_without_proof_is_not_called() {
-    let folder = folder();
+    let folder = Folder::new();
     let (ours, other) = (TestCa::new(), TestCa::named("other"));
     let (cert, key) = other.issue(&["127.0.0.1"]);
     folder.write("ca.pem", &ours.root_pem());
     folder.write("cert.pem", &cert);
     folder.write("key.pem", &key);
     let port = free_port();
-    let line =
-        format!("-sf uas.xml -i 127.0.0.1 -p {port} -t l1 -tls_cert cert.pem -tls_key key.pem");
+    let line = format!("-sn uas -i 127.0.0.1 -p {port} -t l1 -tls_cert cert.pem -tls_key key.pem");
     let mut answers = folder.ours("called", &line);
     await_port(port, &mut answers);
     let line = format!("-sn uac 127.0.0.1:{port} -i 127.0.0.1 -m 2 -t ln -tls_ca ca.pem");
@@ -109,7 +96,7 @@ fn a_server_without_proof_is_not_called() {
 
 #[test]
 fn nobody_who_listens_is_a_cause_of_failure() {
-    let folder = folder();
+    let folder = Folder::new();
     for mode in ["t1", "tn"] {
         let line = format!(
             "-sn uac 127.0.0.1:{} -i 127.0.0.1 -m 3 -r 100 -t {mode} -reconnect_sleep 1 -max_reconnect 9",
@@ -128,7 +115,7 @@ fn nobody_who_listens_is_a_cause_of_failure() {
 #[test]
 fn a_peer_that_talks_rubbish_costs_its_calls_and_nothing_else() {
     use std::io::{Read, Write};
-    let folder = folder();
+    let folder = Folder::new();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let remote = listener.local_addr().unwrap();
     let rubbish = std::thread::spawn(move || {

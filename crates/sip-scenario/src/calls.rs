@@ -190,7 +190,8 @@ impl Calls {
                 *global = Value::Text(value.clone());
             }
         }
-        let user_count = settings.users.unwrap_or(0);
+        let user_max = u32::try_from(settings.calls_max).unwrap_or(u32::MAX);
+        let user_count = settings.users.unwrap_or(0).min(user_max);
         let user = vec![Value::Unset; program.variables.user.len()];
         let captures = program.regexes.iter().map(|_| None).collect();
         Self {
@@ -315,7 +316,7 @@ impl Calls {
             self.put_back(call, verdict, out);
             return;
         }
-        if self.dead.knows(hash, now_ns / 1_000_000) {
+        if self.dead.hears(hash, now_ns / 1_000_000) {
             self.core.stats.count(Counter::DeadCallMessages);
             return;
         }
@@ -345,7 +346,8 @@ impl Calls {
         self.dead.forget(now_ns / 1_000_000);
     }
 
-    /// A message with this cookie was not sent: its call fails.
+    /// A message with this cookie was not sent: its call fails, unless it only answers
+    /// what comes again (`<timewait>`).
     pub fn send_failed(
         &mut self,
         now_ns: u64,
@@ -372,6 +374,11 @@ impl Calls {
             SendFailure::Refused => Counter::CannotSend,
             SendFailure::Command => Counter::CommandNotSent,
         };
+        if self.core.only_lingers(&call) {
+            // It needs no connection any longer.
+            self.put_back(call, Verdict::Succeeded, out);
+            return;
+        }
         out.events.push(Event::Warning(format!(
             "call {}: a message could not be sent: {failure:?}",
             call.number
@@ -379,7 +386,7 @@ impl Calls {
         self.put_back(call, Verdict::Failed(counter), out);
     }
 
-    /// A connection is gone: the calls on it fail.
+    /// A connection is gone: the calls on it fail, as by [`Calls::send_failed`].
     pub fn path_closed(
         &mut self,
         now_ns: u64,

@@ -95,7 +95,7 @@ pub(crate) struct Compiler<'a> {
     rtds: Vec<String>,
     counters: Vec<String>,
     regexes: Vec<Regex>,
-    /// Methods of the requests sent so far.
+    /// Methods of the requests sent so far without a name for their transaction.
     methods: Vec<Vec<u8>>,
     response_time_ms: Option<Vec<u32>>,
     call_length_ms: Option<Vec<u32>>,
@@ -367,6 +367,10 @@ impl<'a> Compiler<'a> {
         attributes.finish(&mut self.warnings);
         self.leaf(element);
         let name = String::from_utf8_lossy(&id.value).into_owned();
+        if name == "_unexp.main" {
+            let what = "the label _unexp.main is not covered: what nobody expects leads nowhere";
+            return Err(self.problem(id.value_at, what));
+        }
         let next = u32::try_from(self.steps.len()).unwrap_or(u32::MAX);
         if self.labels.insert(name.clone(), next).is_some() {
             return Err(self.problem(id.value_at, format!("the label {name} is here twice")));
@@ -516,8 +520,10 @@ impl<'a> Compiler<'a> {
         if self.steps.len() >= STEPS_MAX {
             return Err(self.problem(at, format!("more than {STEPS_MAX} steps")));
         }
+        // Responses to a transaction with a name belong to those who name it.
         if let What::Send(send) = &step.what
             && let Kind::Request(method) = &send.kind
+            && (send.start_txn, send.ack_txn) == (None, None)
             && !self.methods.contains(method)
         {
             self.methods.push(method.clone());

@@ -53,6 +53,41 @@ pub(crate) const SUCCESSES_MAX: f64 = 10_000.0;
 const TRIALS_MAX: usize = 1_000;
 
 impl Distribution {
+    /// What 99 of 100 draws stay below; for a gamma draw nearly so. A negative
+    /// binomial draw counts as nothing, as in SIPp.
+    pub(crate) fn usual_max(&self) -> f64 {
+        /// The share of draws that may be above.
+        const ABOVE: f64 = 0.01;
+        /// Where that share of the standard normal distribution begins.
+        const NORMAL: f64 = 2.326_347_874_040_841;
+        match *self {
+            Self::Fixed(value) => value,
+            Self::Uniform { min, max } => max - (max - min) * ABOVE,
+            Self::Normal { mean, stdev } => mean + stdev * NORMAL,
+            Self::LogNormal { mean, stdev } => (mean + stdev * NORMAL).exp(),
+            Self::Exponential { mean } => mean * -ABOVE.ln(),
+            Self::Weibull { lambda, k } => lambda * (-ABOVE.ln()).powf(1.0 / k),
+            Self::Pareto { k, x_m } => x_m / ABOVE.powf(1.0 / k),
+            Self::GeneralPareto {
+                shape,
+                scale,
+                location,
+            } => {
+                if shape == 0.0 {
+                    location - scale * ABOVE.ln()
+                } else {
+                    location + scale * (ABOVE.powf(-shape) - 1.0) / shape
+                }
+            }
+            // Wilson and Hilferty: the cube root is nearly normal.
+            Self::Gamma { k, theta } => {
+                let spread = 1.0 / (9.0 * k);
+                theta * k * (1.0 - spread + NORMAL * spread.sqrt()).powi(3)
+            }
+            Self::NegativeBinomial { .. } => 0.0,
+        }
+    }
+
     /// Draws a value.
     pub(crate) fn draw(&self, random: &mut Random) -> f64 {
         match *self {
@@ -120,6 +155,41 @@ fn negative_binomial(p: f64, n: f64, random: &mut Random) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_draw_of_a_hundred_is_above_the_usual_maximum() {
+        let mut random = Random::new(11);
+        for distribution in [
+            Distribution::Uniform { min: 2.0, max: 6.0 },
+            Distribution::Normal {
+                mean: 9.0,
+                stdev: 2.0,
+            },
+            Distribution::LogNormal {
+                mean: 1.0,
+                stdev: 0.5,
+            },
+            Distribution::Exponential { mean: 5.0 },
+            Distribution::Weibull {
+                lambda: 3.0,
+                k: 2.0,
+            },
+            Distribution::Pareto { k: 5.0, x_m: 4.0 },
+            Distribution::GeneralPareto {
+                shape: 0.2,
+                scale: 4.0,
+                location: 1.0,
+            },
+            Distribution::Gamma { k: 4.0, theta: 2.0 },
+        ] {
+            let (draws, max) = (40_000, distribution.usual_max());
+            let above = (0..draws)
+                .filter(|_| distribution.draw(&mut random) > max)
+                .count();
+            assert!((300..500).contains(&above), "{distribution:?}: {above}");
+        }
+        assert_eq!(Distribution::Fixed(7.0).usual_max(), 7.0);
+    }
 
     #[test]
     fn the_means_are_what_they_should_be() {

@@ -36,6 +36,8 @@ pub struct InjectionFile {
     /// The lines by the value of the indexed field.
     index: Option<HashMap<Vec<u8>, u32>>,
     next: u64,
+    /// An empty line that lines of fields follow, which are not read.
+    ends_early: Option<Problem>,
 }
 
 /// Lines that are made from a pattern.
@@ -48,7 +50,8 @@ struct Printf {
 
 impl InjectionFile {
     /// Reads a file: `SEQUENTIAL`, `RANDOM` or `USER` in the first line, then a
-    /// line for each call, `;` between its fields, `#` before remarks.
+    /// line for each call, `;` between its fields, `#` before remarks. An empty line
+    /// ends it.
     pub fn parse(name: &str, bytes: &[u8]) -> Result<Self, Problem> {
         let source = Source { name, bytes };
         if bytes.len() >= u32::MAX as usize {
@@ -64,6 +67,7 @@ impl InjectionFile {
             printf: None,
             index: None,
             next: 0,
+            ends_early: None,
         };
         let mut at = 0;
         let mut has_order = false;
@@ -72,11 +76,13 @@ impl InjectionFile {
             let len = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
             let line = rest.get(..len).unwrap_or_default();
             let line = line.strip_suffix(b"\r").unwrap_or(line);
-            let is_remark = line.is_empty() || line.starts_with(b"#");
             if !has_order {
                 file.read_order(source, line, at)?;
                 has_order = true;
-            } else if !is_remark {
+            } else if line.is_empty() {
+                file.end_at(source, at, rest);
+                break;
+            } else if !line.starts_with(b"#") {
                 file.read_line(source, line, at)?;
             }
             at += len + 1;
@@ -90,8 +96,24 @@ impl InjectionFile {
         Ok(file)
     }
 
+    /// Tells of an empty line, unless nothing comes behind it.
+    fn end_at(&mut self, source: Source<'_>, at: usize, rest: &[u8]) {
+        if !rest.trim_ascii().is_empty() {
+            let what = "an empty line ends the file: what follows is not read";
+            self.ends_early = Some(source.problem(at, what));
+        }
+    }
+
+    /// What is in the file and was not read.
+    pub fn warning(&self) -> Option<&Problem> {
+        self.ends_early.as_ref()
+    }
+
     /// Makes lines findable by the value of a field (`-infindex`).
     pub fn set_index(&mut self, column: usize) -> Result<(), String> {
+        if self.printf.is_some() {
+            return Err(format!("{} makes its lines from a pattern", self.name));
+        }
         if column >= self.columns {
             return Err(format!("{} has no field {column}", self.name));
         }
@@ -129,8 +151,12 @@ impl InjectionFile {
         self.columns
     }
 
-    /// Appends a field; nothing where the line has no such field.
+    /// Appends a field; nothing where there is no such line, or it has no such field.
     pub fn write_field(&self, line: u64, column: usize, out: &mut Vec<u8>) {
+        if line >= self.line_count() {
+            return;
+        }
+        // The lines of a pattern are made from those that are there, in turn.
         let count = (self.lines.len() - 1).max(1);
         let place = usize::try_from(line).unwrap_or(usize::MAX) % count;
         let (Some(&start), Some(&end)) = (self.lines.get(place), self.lines.get(place + 1)) else {

@@ -14,19 +14,27 @@
 //! - what is sent again goes on until a response, an ACK, PRACK, CANCEL or BYE
 //!   comes that is expected behind it; until then nothing else is sent. After a
 //!   provisional response to what is no INVITE it goes on every T2;
-//! - the number 0 counts as unset, and prints as nothing;
+//! - the number 0 counts as unset, and prints as nothing; as the number of a line it is
+//!   the first one all the same;
 //! - a request received raises `[cseq]`, and the next one sent counts on from it;
 //! - what the file holds besides is passed over: attributes without a meaning, text
 //!   between elements, an `<action>` that does not come first. Each is a warning;
-//! - `[last_*]` in the actions of a `<recv>` is still the message before.
+//! - `[last_*]` in the actions of a `<recv>` is still the message before;
+//! - what `check_it` finds wrong fails the call when it is over, and not before;
+//! - what a `<pause>` says besides where to go on is done when it begins;
+//! - a call that stands at a `<timewait>` is over: a closed connection does not fail it.
 //!
 //! # Where it does not
 //! `<setdest>` takes addresses and no names, and works over UDP. `closecon`, `insert`,
-//! `replace`, `pauserestore` and `<init>` are refused.
+//! `replace`, `pauserestore`, `<init>` and the label `_unexp.main` are refused.
 //! `[authentication]` answers with the algorithms of `sip-auth`, so SHA-256
 //! works and a challenge without a usable algorithm ends the run with the reason.
 //! `stop_call` fails the call wherever it stands; SIPp forgets it outside of a
-//! `<recv>`. A PING that is answered leaves its call alone; SIPp loses it.
+//! `<recv>`. A `<jump>` in a `<recv>` that is not optional jumps, where SIPp goes on behind
+//! it. A `<recv>` that takes too long and has `ontimeout` ends what is being sent again,
+//! which SIPp goes on with at the label. A call that sends without waiting leaves others their turn
+//! after 64 messages. Where an INVITE within a dialog fails and the call is aborted,
+//! both ACK and BYE are sent; SIPp leaves out the ACK. A text ends after 65,535 bytes. A PING that is answered leaves its call alone; SIPp loses it.
 #![forbid(unsafe_code)]
 
 mod calendar;

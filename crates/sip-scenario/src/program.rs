@@ -149,8 +149,8 @@ pub(crate) struct RecvStep {
     /// Whether the call goes on behind it.
     pub(crate) advances: bool,
     pub(crate) response_txn: Option<u16>,
-    /// Methods of the requests sent before it in the file: those to which a
-    /// response may belong where no transaction is named.
+    /// Methods of the requests sent before it in the file without a name for their
+    /// transaction: those to which a response may belong where none is named.
     pub(crate) methods: Vec<Vec<u8>>,
 }
 
@@ -170,8 +170,9 @@ pub(crate) enum Pause {
     Default,
     Variable(VarRef),
     Of(Distribution),
-    /// The call is over, but its retransmissions are answered this long.
-    TimeWait(Distribution),
+    /// The call is over, but its retransmissions are answered this long; `None` is as
+    /// long as `-d` says.
+    TimeWait(Option<Distribution>),
 }
 
 /// A number, or a variable that holds one.
@@ -329,6 +330,21 @@ impl Program {
     /// The instances that commands go to by name (`<sendCmd dest=...>`).
     pub fn peers(&self) -> &[String] {
         &self.peers
+    }
+
+    /// How long all pauses take together in 99 of 100 calls, in milliseconds. Those
+    /// without a time of their own are `default_ms` long; those with a variable's count as
+    /// nothing.
+    pub fn pauses_ms(&self, default_ms: u64) -> u64 {
+        let pauses = self.steps.iter().filter_map(|step| match &step.what {
+            What::Pause(Pause::Of(distribution) | Pause::TimeWait(Some(distribution))) => {
+                Some(distribution.usual_max())
+            }
+            What::Pause(Pause::Default | Pause::TimeWait(None)) => Some(default_ms as f64),
+            _ => None,
+        });
+        // What is no number, or below zero, is nothing.
+        pauses.map(|ms| ms as u64).fold(0, u64::saturating_add)
     }
 
     /// How many steps there are, labels not counted.

@@ -50,7 +50,8 @@ pub struct Settings {
     pub transport: Transport,
     /// `[pid]`.
     pub pid: u32,
-    /// The number of users (`-users`), each of which has one call at a time.
+    /// The number of users (`-users`), each of which has one call at a time; no
+    /// more than `calls_max`.
     pub users: Option<u32>,
     /// How long a pause without a time of its own is, in milliseconds (`-d`).
     pub pause_ms: u64,

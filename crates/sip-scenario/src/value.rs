@@ -2,6 +2,10 @@
 
 use crate::program::{Compare, Scope, VarRef};
 
+/// Bytes of a text, no fewer than of a datagram. What is more is cut off: a scenario may
+/// put a text together from itself in a circle.
+pub(crate) const TEXT_MAX: usize = 65_535;
+
 /// What a variable holds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum Value {
@@ -22,20 +26,27 @@ impl Value {
         }
     }
 
-    /// As a number, for arithmetic: what is none counts as 0.
+    /// A text, as long as one may be.
+    pub(crate) fn text(mut text: Vec<u8>) -> Self {
+        text.truncate(TEXT_MAX);
+        Self::Text(text)
+    }
+
+    /// As a number, for arithmetic: what is none counts as 0, and so does the outcome
+    /// of a test.
     pub(crate) fn number(&self) -> f64 {
         match self {
             Self::Number(number) => *number,
-            Self::Bool(true) => 1.0,
             _ => 0.0,
         }
     }
 
-    /// Read as a number, for `<todouble>`.
+    /// Read as a number, for `<todouble>`; a text without a byte is 0.
     pub(crate) fn read_number(&self) -> Option<f64> {
         match self {
             Self::Number(number) => Some(*number),
             Self::Bool(truth) => Some(f64::from(u8::from(*truth))),
+            Self::Text(text) if text.is_empty() => Some(0.0),
             Self::Text(text) => std::str::from_utf8(text).ok()?.trim().parse().ok(),
             Self::Unset => None,
         }
@@ -58,6 +69,7 @@ impl Value {
 
     /// Takes a text; memory that is there is used again.
     pub(crate) fn set_text(&mut self, text: &[u8]) {
+        let text = text.get(..TEXT_MAX).unwrap_or(text);
         if let Self::Text(old) = self {
             old.clear();
             old.extend_from_slice(text);

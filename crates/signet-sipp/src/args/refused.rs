@@ -26,6 +26,10 @@ const REFUSED: &[(&str, &str)] = &[
     ("ci", "there is no control port; send signals USR1 and USR2"),
     ("rtcheck", "retransmissions are compared byte for byte"),
     ("sleep", "start it later"),
+    (
+        "periodic_rtd",
+        "the classes of response times count from the beginning of the run",
+    ),
     ("trace_calldebug", "use -trace_msg"),
     ("calldebug_file", "use -trace_msg"),
     ("calldebug_overwrite", "use -trace_msg"),

@@ -52,8 +52,52 @@ fn mistakes_are_named() {
         ("-timeout_error", "-timeout_error needs -timeout"),
         ("a b", "b: the remote host was given already, as a"),
         ("-default_behaviors foo", "-default_behaviors foo"),
+        ("-periodic_rtd", "-periodic_rtd is not covered"),
+        ("-users 1000001", "-users 1000001: a number from 0"),
     ] {
         let error = read(line).unwrap_err();
         assert!(error.starts_with(what), "{line}: {error}");
+    }
+}
+
+#[test]
+fn default_behaviors_are_those_that_are_named() {
+    for (list, bye, abort_unexpected, ping_reply) in [
+        ("all", true, true, true),
+        ("none", false, false, false),
+        ("bye", true, false, false),
+        ("-bye", false, false, false),
+        ("all,-bye", false, true, true),
+        ("abortunexp,pingreply", false, true, true),
+        ("bye,none", false, false, false),
+    ] {
+        let behaviors = read(&format!("-default_behaviors {list}"))
+            .unwrap()
+            .behaviors;
+        let expected = Behaviors {
+            bye,
+            abort_unexpected,
+            ping_reply,
+        };
+        assert_eq!(behaviors, expected, "{list}");
+    }
+    assert_eq!(read("").unwrap().behaviors, Behaviors::default());
+}
+
+#[test]
+fn as_many_calls_are_open_as_the_pauses_of_three_last() {
+    for (line, pauses_ms, rate, max) in [
+        ("", 0, 10.0, 30),
+        ("", 60_000, 100.0, 18_000),
+        ("-d 90000", 60_000, 100.0, 27_000),
+        ("-rp 500", 2_000, 10.0, 120),
+        ("", 0, 0.1, 1),
+        ("", 0, 0.0, 1),
+        ("-l 7", 60_000, 100.0, 7),
+        ("-l 0", 60_000, 100.0, u64::MAX),
+        ("-users 5", 60_000, 100.0, 5),
+    ] {
+        let args = read(line).unwrap();
+        assert_eq!(args.open_calls(pauses_ms, rate), max, "{line} {rate}");
     }
 }

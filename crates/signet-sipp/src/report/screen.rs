@@ -33,18 +33,27 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    pub(super) fn new(args: &Args, locals: &[SocketAddr], remote: Option<SocketAddr>) -> Self {
+    pub(super) fn new(
+        args: &Args,
+        locals: &[SocketAddr],
+        remote: Option<SocketAddr>,
+        open_max: u64,
+    ) -> Self {
         Self {
             period_ms: args.rate_period_ms,
             pause_ms: args.pause_ms,
             port: locals.first().map_or(0, |local| local.port()),
             remote,
             transport: args.transport.via_name(),
-            open_max: args.open_calls_max.unwrap_or(args.default_open_calls()),
+            open_max,
             calls_max: args.calls_max,
             peak: 0,
             peak_ns: 0,
         }
+    }
+
+    pub(super) fn set_open_max(&mut self, open_max: u64) {
+        self.open_max = open_max;
     }
 
     pub(super) fn peak(&mut self, open: usize, now_ns: u64) {
@@ -134,7 +143,10 @@ impl Frame {
             out,
             "  {} calls (limit {})                     Peak was {} calls, after {} s",
             calls.len(),
-            self.open_max,
+            match self.open_max {
+                u64::MAX => "none".to_owned(),
+                max => max.to_string(),
+            },
             self.peak,
             self.peak_ns / 1_000_000_000
         )?;
@@ -374,7 +386,7 @@ mod tests {
             <recv request=\"C\" rtd=\"two\"/></scenario>";
         let program = Program::compile("t", file, CompileOptions::default()).unwrap();
         let calls = Calls::new(program, Settings::default(), Vec::new(), &[]);
-        let frame = Frame::new(&Args::default(), &[], None);
+        let frame = Frame::new(&Args::default(), &[], None, 30);
         let pacing = Pacing::new(10.0, 1_000, 0);
         let from = Period {
             since_ns: 0,

@@ -19,11 +19,12 @@ impl Core {
             // Nobody answered: there is nobody to tell.
         } else if !call.is_inviting {
             self.send_bye(call, last, out);
-        } else if scan_status(last) >= 400 {
+        } else if scan_status(last) >= 400 || call.owes_ack {
             self.send_ack(call, last, out);
-        } else if call.owes_ack {
-            self.send_ack(call, last, out);
-            self.send_bye(call, last, out);
+            // Where the dialog was there before, it is there still.
+            if call.owes_ack || call.is_confirmed {
+                self.send_bye(call, last, out);
+            }
         } else {
             self.send_cancel(call, last, out);
         }

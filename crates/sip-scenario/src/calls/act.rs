@@ -9,7 +9,7 @@ use crate::program::{Action, Check, FileRef, Operand, SearchIn, Step, VarRef};
 use crate::scan;
 use crate::stats::Counter;
 use crate::template::Template;
-use crate::value::Value;
+use crate::value::{TEXT_MAX, Value};
 
 use super::call::{Call, Verdict};
 use super::{Core, Event, Outputs};
@@ -25,6 +25,16 @@ pub(super) enum Acted {
     Ends(Verdict),
 }
 
+/// What came of one action.
+enum ActedOne {
+    Done,
+    Jumped(u32),
+    /// It found something wrong: the rest of the step's actions are left out, and the
+    /// call fails when it is over.
+    Fails(Counter),
+    Ends(Verdict),
+}
+
 impl Core {
     /// Does what a step says, after its message was sent or received.
     pub(super) fn act(
@@ -37,15 +47,18 @@ impl Core {
         let mut jumped = None;
         for action in &step.actions {
             match self.act_one(call, action, message, out) {
-                Acted::Done => {}
-                Acted::Jumped(target) => jumped = Some(target),
-                Acted::Ends(Verdict::Failed(counter)) => {
-                    if self.settings.behaviors.bye {
+                ActedOne::Done => {}
+                ActedOne::Jumped(target) => jumped = Some(target),
+                ActedOne::Fails(counter) => {
+                    call.failure = Some(counter);
+                    break;
+                }
+                ActedOne::Ends(verdict) => {
+                    if matches!(verdict, Verdict::Failed(_)) && self.settings.behaviors.bye {
                         self.end_politely(call, None, out);
                     }
-                    return Acted::Ends(Verdict::Failed(counter));
+                    return Acted::Ends(verdict);
                 }
-                ends => return ends,
             }
         }
         jumped.map_or(Acted::Done, Acted::Jumped)
@@ -57,7 +70,7 @@ impl Core {
         action: &Action,
         message: Option<&[u8]>,
         out: &mut Outputs,
-    ) -> Acted {
+    ) -> ActedOne {
         match action {
             Action::Ereg {
                 regex,
@@ -82,11 +95,18 @@ impl Core {
                 self.stats.count(Counter::FatalErrors);
                 let text = String::from_utf8_lossy(&text).into_owned();
                 out.events.push(Event::Fatal(text));
-                return Acted::Ends(Verdict::Gone);
+                return ActedOne::Ends(Verdict::Gone);
             }
             Action::AssignText(to, text) => {
                 let text = self.text(call, text);
-                self.scopes(call).set(*to, Value::Text(text));
+                if text.len() > TEXT_MAX {
+                    out.events.push(Event::Warning(format!(
+                        "call {}: a text of {} bytes was cut to {TEXT_MAX}",
+                        call.number,
+                        text.len()
+                    )));
+                }
+                self.scopes(call).set(*to, Value::text(text));
             }
             Action::Arithmetic(how, to, operand) => self.reckon(call, *how, *to, *operand, out),
             Action::Sample(to, distribution) => {
@@ -131,7 +151,7 @@ impl Core {
             } => {
                 if let Err(why) = self.set_destination(call, host, port, protocol) {
                     out.events.push(Event::Fatal(why));
-                    return Acted::Ends(Verdict::Gone);
+                    return ActedOne::Ends(Verdict::Gone);
                 }
             }
             Action::VerifyAuth { to, user, password } => {
@@ -149,12 +169,12 @@ impl Core {
             }
             Action::StopNow => {
                 out.events.push(Event::StopNow);
-                return Acted::Ends(Verdict::Gone);
+                return ActedOne::Ends(Verdict::Gone);
             }
             Action::StopGracefully => out.events.push(Event::StopGracefully),
-            Action::StopCall => return Acted::Ends(Verdict::Stopped),
+            Action::StopCall => return ActedOne::Ends(Verdict::Stopped),
         }
-        Acted::Done
+        ActedOne::Done
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -167,7 +187,7 @@ impl Core {
         assign_to: &[VarRef],
         message: Option<&[u8]>,
         out: &mut Outputs,
-    ) -> Acted {
+    ) -> ActedOne {
         let message = message.unwrap_or_default();
         let mut variable = Vec::new();
         let text = match search_in {
@@ -187,9 +207,9 @@ impl Core {
                             "Failed regexp match: header {} not found in message",
                             String::from_utf8_lossy(name)
                         )));
-                        return fails(Counter::RegexpHeaderNotFound);
+                        return ActedOne::Fails(Counter::RegexpHeaderNotFound);
                     }
-                    None => return Acted::Done,
+                    None => b"",
                 }
             }
             SearchIn::Variable(from) => {
@@ -200,7 +220,7 @@ impl Core {
         let program = Arc::clone(&self.program);
         let index = usize::from(regex);
         let Some(regex) = program.regexes.get(index) else {
-            return broken!("a step names expressions of its program", Acted::Done);
+            return broken!("a step names expressions of its program", ActedOne::Done);
         };
         // Taken out, so that the variables can be written meanwhile.
         let spare = self.captures.get_mut(index).and_then(Option::take);
@@ -224,16 +244,16 @@ impl Core {
                     "Failed regexp match: looking in '{}'",
                     String::from_utf8_lossy(text)
                 )));
-                fails(Counter::RegexpDoesntMatch)
+                ActedOne::Fails(Counter::RegexpDoesntMatch)
             }
             Check::MustNotBe if found => {
                 out.events.push(Event::Warning(format!(
                     "Regexp matched but should not: looking in '{}'",
                     String::from_utf8_lossy(text)
                 )));
-                fails(Counter::RegexpShouldntMatch)
+                ActedOne::Fails(Counter::RegexpShouldntMatch)
             }
-            _ => Acted::Done,
+            _ => ActedOne::Done,
         }
     }
 
@@ -245,7 +265,7 @@ impl Core {
         file: &FileRef,
         key: &Template,
         out: &mut Outputs,
-    ) -> Acted {
+    ) -> ActedOne {
         let key = self.text(call, key);
         let index = match file {
             FileRef::Number(number) => usize::from(*number),
@@ -253,7 +273,7 @@ impl Core {
                 Ok(index) => index,
                 Err(why) => {
                     out.events.push(Event::Fatal(why));
-                    return Acted::Ends(Verdict::Gone);
+                    return ActedOne::Ends(Verdict::Gone);
                 }
             },
         };
@@ -261,7 +281,7 @@ impl Core {
         // SIPp's answer for a key that is not there.
         let line = line.map_or(-1.0, f64::from);
         self.scopes(call).set(to, Value::Number(line));
-        Acted::Done
+        ActedOne::Done
     }
 
     /// The injection file that a call names, which must have an index.
@@ -281,7 +301,7 @@ impl Core {
     }
 
     /// Goes on at another step.
-    fn jump(&mut self, call: &mut Call, operand: Operand, out: &mut Outputs) -> Acted {
+    fn jump(&mut self, call: &mut Call, operand: Operand, out: &mut Outputs) -> ActedOne {
         let target = self.operand(call, operand);
         let is_step = target >= 0.0 && target < self.program.steps.len() as f64;
         if !is_step {
@@ -289,9 +309,9 @@ impl Core {
                 "call {}: a jump to step {target}, which does not exist",
                 call.number
             )));
-            return fails(Counter::Rejected);
+            return ActedOne::Ends(Verdict::Failed(Counter::Rejected));
         }
-        Acted::Jumped(target as u32)
+        ActedOne::Jumped(target as u32)
     }
 
     /// Where a call sends to from now on.
@@ -354,10 +374,6 @@ fn is_answered(message: &[u8], user: &[u8], password: &[u8]) -> bool {
         line.get(..method_len).unwrap_or_default(),
         scan::body(message),
     )
-}
-
-fn fails(counter: Counter) -> Acted {
-    Acted::Ends(Verdict::Failed(counter))
 }
 
 /// What stands behind a header's name, to the end of its line. Unless the name

@@ -26,6 +26,8 @@ pub(super) enum Waits {
     Pause,
     /// The answer to what is being sent again: nothing else is sent before.
     Answer,
+    /// Its next turn: it sent as much at once as a call may.
+    Turn,
 }
 
 /// What becomes of a call.
@@ -85,6 +87,12 @@ pub(super) struct Call {
     pub(super) conn_place: usize,
     pub(super) step: u32,
     pub(super) waits: Waits,
+    /// Steps made since it last waited for something else than its turn.
+    pub(super) steps_made: usize,
+    /// Where it goes on behind its pause, if the pause's actions said so.
+    pub(super) jumps_to: Option<u32>,
+    /// What an action found wrong: a call that goes through its scenario failed all the same.
+    pub(super) failure: Option<Counter>,
     pub(super) alarm: Alarm,
     /// The step whose `timeout` runs.
     pub(super) timeout_step: u32,
@@ -94,6 +102,8 @@ pub(super) struct Call {
     pub(super) is_inviting: bool,
     /// Whether an ACK is owed for a 2xx.
     pub(super) owes_ack: bool,
+    /// Whether one was sent that was owed.
+    pub(super) is_confirmed: bool,
     pub(super) last_received: Vec<u8>,
     pub(super) last_sent: Vec<u8>,
     pub(super) last_sent_step: u32,
@@ -112,7 +122,6 @@ pub(super) struct Call {
     pub(super) user: Option<u32>,
     /// The line of each injection file.
     pub(super) lines: Vec<u64>,
-    pub(super) dynamic_id: u32,
     pub(super) started_ns: u64,
     pub(super) rtd_started_ns: Vec<u64>,
     /// Response times that were taken, as bits.
@@ -160,10 +169,14 @@ impl Call {
         self.local = None;
         self.step = 0;
         self.waits = Waits::Nothing;
+        self.steps_made = 0;
+        self.jumps_to = None;
+        self.failure = None;
         self.alarm = Alarm::default();
         self.resending = Resending::default();
         self.is_inviting = false;
         self.owes_ack = false;
+        self.is_confirmed = false;
         self.answered_hash = 0;
         self.seen_hash = 0;
         self.challenge = None;

@@ -30,7 +30,7 @@ impl Calls {
             self.put_back(call, verdict, out);
             return true;
         }
-        if self.dead.knows(hash, now_ns / 1_000_000) {
+        if self.dead.hears(hash, now_ns / 1_000_000) {
             self.core.stats.count(Counter::DeadCallMessages);
             return true;
         }

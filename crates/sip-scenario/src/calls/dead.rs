@@ -36,10 +36,16 @@ impl Dead {
         self.order.push_back((hash, until_ms));
     }
 
-    pub(super) fn knows(&self, hash: u64, now_ms: u64) -> bool {
-        self.until_ms
-            .get(&hash)
-            .is_some_and(|until| now_ms < *until)
+    /// Whether a message is a late one of such a call, which is then remembered for
+    /// its whole time again.
+    pub(super) fn hears(&mut self, hash: u64, now_ms: u64) -> bool {
+        let Some(&until_ms) = self.until_ms.get(&hash).filter(|until| now_ms < **until) else {
+            return false;
+        };
+        if until_ms < now_ms.saturating_add(self.keep_ms) {
+            self.remember(hash, now_ms);
+        }
+        true
     }
 
     /// Forgets those whose time is over.

@@ -55,6 +55,14 @@ impl Core {
         if call.waits == Waits::Pause && self.settings.pauses_deaf {
             return Verdict::Waits;
         }
+        if call.waits == Waits::Turn {
+            // It may answer what the call was about to send.
+            self.leave_pause(call);
+            let verdict = self.run(call, out);
+            if verdict != Verdict::Waits {
+                return verdict;
+            }
+        }
         let place = self.find_place(call, received);
         if let Some(Place::Step(index)) = place
             && self.loses(index)
@@ -126,6 +134,9 @@ impl Core {
         out: &mut Outputs,
     ) -> Verdict {
         self.heed_answer(call, index, received);
+        if matches!(received.start, Start::Request(_)) {
+            call.cseq = call.cseq.max(received.cseq);
+        }
         self.stats.step(index).done += 1;
         self.keep_dialog(call, recv, received);
         let stands_at = std::mem::replace(&mut call.step, index);
@@ -336,14 +347,21 @@ impl Core {
         let behaviors = self.settings.behaviors;
         self.stats.step(call.step).unexpected += 1;
         if let Start::Request(method) = received.start {
-            if behaviors.bye && matches!(method, b"BYE" | b"CANCEL") {
-                self.answer(call, received, out);
-                self.abort_twin(call, out);
+            if matches!(method, b"BYE" | b"CANCEL") {
+                let goes_on = !behaviors.abort_unexpected;
                 out.events.push(Event::Warning(format!(
-                    "Aborting call on an unexpected {} for call: {}",
+                    "{} call on an unexpected {} for call: {}",
+                    if goes_on { "Continuing" } else { "Aborting" },
                     String::from_utf8_lossy(method),
                     String::from_utf8_lossy(&call.id)
                 )));
+                if goes_on {
+                    return Verdict::Waits;
+                }
+                if behaviors.bye {
+                    self.answer(call, received, out);
+                }
+                self.abort_twin(call, out);
                 return Verdict::Failed(Counter::UnexpectedMessage);
             }
             if self.is_answered_alone(method) {
@@ -421,11 +439,14 @@ fn ends_resending(start: Start<'_>) -> bool {
     }
 }
 
-/// Keeps the route set and the remote target of a message (RFC 3261 12.1).
+/// Keeps the route set and the remote target of a message (RFC 3261 12.1). A route set
+/// that is there stays.
 fn keep_routes(call: &mut Call, received: &Received<'_>) {
-    call.routes.clear();
+    let contact = scan::header(received.bytes, b"Contact");
+    let Some(contact) = contact.filter(|_| call.routes.is_empty()) else {
+        return;
+    };
     call.next_url.clear();
-    let contact = scan::header(received.bytes, b"Contact").unwrap_or_default();
     let mut routes: Vec<&[u8]> = scan::headers(received.bytes, b"Record-Route")
         .flat_map(|(_, value)| split_list(value))
         .collect();

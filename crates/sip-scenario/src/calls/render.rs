@@ -162,7 +162,7 @@ impl Core {
             Part::Date => out.extend_from_slice(self.moment().sip_date().as_bytes()),
             Part::ClockTick => number(self.now_ns / 1_000_000, out),
             Part::UserId => number(u64::from(call.user.unwrap_or(0)), out),
-            Part::DynamicId => number(u64::from(call.dynamic_id), out),
+            Part::DynamicId => number(u64::from(self.next_dynamic_id()), out),
             Part::Authentication(login) => later.login = Some((out.len(), login)),
         }
     }
@@ -330,6 +330,10 @@ pub(super) fn write_last_uri(message: &[u8], out: &mut Vec<u8>) {
 }
 
 fn line_number(text: &[u8]) -> Option<u64> {
+    // How the number 0 prints.
+    if text.is_empty() {
+        return Some(0);
+    }
     let number: f64 = std::str::from_utf8(text).ok()?.trim().parse().ok()?;
     (number >= 0.0).then_some(number as u64)
 }

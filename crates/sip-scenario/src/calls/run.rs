@@ -15,6 +15,8 @@ use super::{Core, Event, Outputs};
 /// Steps that a call makes without waiting; a scenario that needs more goes in
 /// a circle.
 const STEPS_MAX: usize = 100_000;
+/// Messages that a call sends before others have their turn.
+const SENDS_MAX: usize = 64;
 
 impl Core {
     /// Gives a new call what is its own.
@@ -36,12 +38,17 @@ impl Core {
             call.lines.push(file.next_line(call.user, &mut self.random));
         }
         self.choose_listener(call);
+    }
+
+    /// The next `[dynamic_id]`: another one at each place that has it.
+    pub(super) fn next_dynamic_id(&mut self) -> u32 {
         let (first, last, step) = self.settings.dynamic_id;
-        call.dynamic_id = self.dynamic_id;
-        self.dynamic_id = match self.dynamic_id.checked_add(step) {
+        let id = self.dynamic_id;
+        self.dynamic_id = match id.checked_add(step) {
             Some(next) if next <= last => next,
             _ => first,
         };
+        id
     }
 
     /// The listener whose address stands in the call's line (`-t ui`).
@@ -71,14 +78,17 @@ impl Core {
     /// Goes on until the call waits or ends.
     pub(super) fn run(&mut self, call: &mut Call, out: &mut Outputs) -> Verdict {
         let program = Arc::clone(&self.program);
-        for _ in 0..STEPS_MAX {
+        let mut sent = 0;
+        while call.steps_made < STEPS_MAX {
+            call.steps_made += 1;
             let Some(step) = program.steps.get(call.step as usize) else {
                 return Verdict::Succeeded;
             };
             if let Some(condition) = step.condexec
                 && self.scopes(call).get(condition).is_set() == step.condexec_inverse
             {
-                call.step += 1;
+                // What is left out still says where to go on.
+                call.step = self.next_step(call, step);
                 continue;
             }
             match &step.what {
@@ -86,23 +96,30 @@ impl Core {
                     self.await_message(call, &program.steps);
                     return Verdict::Waits;
                 }
-                What::Pause(pause) => {
-                    self.stats.step(call.step).done += 1;
-                    self.pause(call, pause);
-                    return Verdict::Waits;
-                }
+                What::Pause(pause) => return self.pause(call, step, pause, out),
                 What::Send(_) | What::SendCommand(_) if call.resending.alarm.serial != 0 => {
                     // Nothing else is sent until what is being sent again is
                     // answered.
                     call.waits = Waits::Answer;
+                    call.steps_made = 0;
+                    return Verdict::Waits;
+                }
+                What::Send(_) | What::SendCommand(_) if sent == SENDS_MAX => {
+                    call.waits = Waits::Turn;
+                    self.stop_alarm(&mut call.alarm);
+                    call.alarm = self.start_alarm(call.slot, 0);
                     return Verdict::Waits;
                 }
                 What::Send(send) => {
+                    sent += 1;
                     if let Some(verdict) = self.send(call, step, send, out) {
                         return verdict;
                     }
                 }
-                What::SendCommand(command) => self.send_command(call, command, out),
+                What::SendCommand(command) => {
+                    sent += 1;
+                    self.send_command(call, command, out);
+                }
                 What::Nop => self.stats.step(call.step).done += 1,
             }
             if let Some(verdict) = self.complete(call, step, None, out) {
@@ -162,6 +179,12 @@ impl Core {
         {
             *count += 1;
         }
+        if let Some(rtd) = step.start_rtd
+            && let Some(started) = call.rtd_started_ns.get_mut(usize::from(rtd))
+        {
+            *started = self.now_ns;
+        }
+        // Once it was taken it is not taken again, though it may begin anew.
         if let Some(rtd) = step.stop_rtd {
             let bit = 1u64 << (rtd % 64);
             if call.rtd_done & bit == 0 {
@@ -169,12 +192,6 @@ impl Core {
                     call.rtd_done |= bit;
                 }
                 self.take_time(call, rtd, out);
-            }
-        }
-        if let Some(rtd) = step.start_rtd {
-            call.rtd_done &= !(1u64 << (rtd % 64));
-            if let Some(started) = call.rtd_started_ns.get_mut(usize::from(rtd)) {
-                *started = self.now_ns;
             }
         }
     }
@@ -201,6 +218,7 @@ impl Core {
     /// a limit, or as long as all are waited for.
     fn await_message(&mut self, call: &mut Call, steps: &[Step]) {
         call.waits = Waits::Message;
+        call.steps_made = 0;
         self.stop_alarm(&mut call.alarm);
         let mut limit = None;
         for (index, step) in (call.step..).zip(steps.iter().skip(call.step as usize)) {
@@ -222,18 +240,29 @@ impl Core {
         }
     }
 
-    fn pause(&mut self, call: &mut Call, pause: &Pause) {
+    /// Begins a pause. All that its step says is done now, but where to go on.
+    fn pause(&mut self, call: &mut Call, step: &Step, pause: &Pause, out: &mut Outputs) -> Verdict {
         let ms = match pause {
-            Pause::Default => self.settings.pause_ms as f64,
+            Pause::Default | Pause::TimeWait(None) => self.settings.pause_ms as f64,
             Pause::Variable(variable) => self.scopes(call).get(*variable).number(),
-            Pause::Of(distribution) | Pause::TimeWait(distribution) => {
+            Pause::Of(distribution) | Pause::TimeWait(Some(distribution)) => {
                 distribution.draw(&mut self.random)
             }
         };
+        self.stats.step(call.step).done += 1;
+        self.keep_times(call, step, out);
+        let jumps_to = match self.act(call, step, None, out) {
+            Acted::Done => None,
+            Acted::Jumped(target) => Some(target),
+            Acted::Ends(verdict) => return verdict,
+        };
         call.waits = Waits::Pause;
+        call.jumps_to = jumps_to;
+        call.steps_made = 0;
         self.stats.step(call.step).sessions += 1;
         // What is below zero, or no number, is no pause.
         call.alarm = self.start_alarm(call.slot, ms.max(0.0) as u64);
+        Verdict::Waits
     }
 
     /// A timer of a call has fired.
@@ -249,16 +278,19 @@ impl Core {
         call.alarm = Alarm::default();
         match call.waits {
             Waits::Pause => {
-                self.leave_pause(call);
                 let program = Arc::clone(&self.program);
                 let Some(step) = program.steps.get(call.step as usize) else {
                     return broken!("a call pauses at a step", Verdict::Succeeded);
                 };
-                match self.complete(call, step, None, out) {
-                    Some(verdict) => verdict,
-                    None => self.run(call, out),
-                }
+                let jumps_to = call.jumps_to;
+                self.leave_pause(call);
+                call.step = match jumps_to {
+                    Some(target) => target,
+                    None => self.next_step(call, step),
+                };
+                self.run(call, out)
             }
+            Waits::Turn => self.run(call, out),
             Waits::Message => self.time_out(call, out),
             Waits::Answer | Waits::Nothing => Verdict::Waits,
         }
@@ -271,7 +303,15 @@ impl Core {
             counts.sessions = counts.sessions.saturating_sub(1);
         }
         call.waits = Waits::Nothing;
+        call.jumps_to = None;
         self.stop_alarm(&mut call.alarm);
+    }
+
+    /// Whether the call is over, and only answers what comes again.
+    pub(super) fn only_lingers(&self, call: &Call) -> bool {
+        let step = self.program.steps.get(call.step as usize);
+        call.waits == Waits::Pause
+            && step.is_some_and(|step| matches!(step.what, What::Pause(Pause::TimeWait(_))))
     }
 
     /// No message came in time.
@@ -307,6 +347,10 @@ impl Core {
 
     /// A call is over.
     pub(super) fn end(&mut self, call: &mut Call, verdict: Verdict, out: &mut Outputs) {
+        let verdict = match (verdict, call.failure) {
+            (Verdict::Succeeded, Some(counter)) => Verdict::Failed(counter),
+            (verdict, _) => verdict,
+        };
         self.leave_pause(call);
         self.stop_resending(call);
         match verdict {

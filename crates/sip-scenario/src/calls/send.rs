@@ -23,6 +23,7 @@ impl Core {
         if let Kind::Request(method) = &send.kind {
             match method.as_slice() {
                 b"ACK" => {
+                    call.is_confirmed |= call.owes_ack;
                     call.owes_ack = false;
                     call.is_inviting = false;
                 }
@@ -117,9 +118,17 @@ impl Core {
         };
         let start = out.outbox.bytes.len();
         self.render(call, &send.template, i64::from(step), &mut out.outbox.bytes);
+        if let Some(why) = self.complaint.take() {
+            out.outbox.bytes.truncate(start);
+            out.events.push(Event::Warning(format!(
+                "call {}: an ACK was not sent again: {why}",
+                call.number
+            )));
+            return;
+        }
         out.outbox
             .send_since(start, call.target.0.clone(), call.cookie);
-        self.stats.count(Counter::Retransmissions);
+        // Nobody waited for it in vain: it counts at its step alone.
         self.stats.step(step).retransmitted += 1;
     }
 

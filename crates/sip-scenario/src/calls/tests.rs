@@ -3,8 +3,12 @@ use sip_msg::{ConnId, Flow, ListenerId, Target, Transport};
 use super::*;
 use crate::{CompileOptions, Program, Settings};
 
+mod actions;
 mod behind;
+mod lingering;
 mod losses;
+mod times;
+mod unexpected;
 
 const MS: u64 = 1_000_000;
 
@@ -18,10 +22,18 @@ struct Stage {
 
 impl Stage {
     fn new(steps: &str, settings: Settings) -> Self {
+        Self::with_files(steps, settings, Vec::new())
+    }
+
+    fn with_files(steps: &str, settings: Settings, files: Vec<InjectionFile>) -> Self {
         let file = format!("<scenario name=\"t\">{steps}</scenario>");
-        let program = Program::compile("t", file.as_bytes(), CompileOptions::default()).unwrap();
+        let options = CompileOptions {
+            files: &files,
+            ..CompileOptions::default()
+        };
+        let program = Program::compile("t", file.as_bytes(), options).unwrap();
         Self {
-            calls: Calls::new(program, settings, Vec::new(), &[]),
+            calls: Calls::new(program, settings, files, &[]),
             out: Outputs::default(),
             now_ns: 0,
         }
@@ -205,6 +217,12 @@ fn messages_of_ended_calls_begin_no_calls() {
     stage.receive(&request("MESSAGE", "c", 1));
     assert_eq!(stage.count(Counter::DeadCallMessages), 1);
     assert_eq!(stage.count(Counter::IncomingCalls), 1);
+    // Each late one lets the time begin anew.
+    stage.wait(20_000);
+    stage.receive(&request("MESSAGE", "c", 1));
+    stage.wait(20_000);
+    stage.receive(&request("MESSAGE", "c", 1));
+    assert_eq!(stage.count(Counter::DeadCallMessages), 3);
     stage.wait(33_001);
     stage.receive(&request("MESSAGE", "c", 1));
     assert_eq!(stage.count(Counter::IncomingCalls), 2);
@@ -388,6 +406,39 @@ fn a_circle_without_waiting_ends() {
     let mut stage = Stage::new(&steps, Settings::default());
     stage.start();
     assert_eq!(stage.count(Counter::Rejected), 1);
+}
+
+#[test]
+fn a_call_that_sends_without_waiting_leaves_turns_to_others() {
+    let steps = "<label id=\"a\"/>".to_owned()
+        + &send("MESSAGE", "next=\"a\"")
+        + "<recv response=\"200\"/>";
+    let mut stage = Stage::new(&steps, Settings::default());
+    stage.start();
+    assert_eq!(stage.sent().len(), 64);
+    let mut sent = 64;
+    while !stage.calls.is_empty() {
+        let now_ns = stage.now_ns;
+        stage.calls.advance(now_ns, &mut stage.out);
+        let more = stage.sent().len();
+        assert!(more <= 64, "{more}");
+        sent += more;
+        stage.now_ns += MS;
+    }
+    // It goes in a circle for all that.
+    assert!((98_000..=100_000).contains(&sent), "{sent}");
+    assert_eq!(stage.count(Counter::Rejected), 1);
+}
+
+#[test]
+fn what_comes_between_the_turns_of_a_call_finds_it_behind_them() {
+    let steps =
+        (0..70).map(|_| send("MESSAGE", "")).collect::<String>() + "<recv response=\"200\"/>";
+    let mut stage = Stage::new(&steps, Settings::default());
+    stage.start();
+    stage.receive(&answer(200, 1, 1, "MESSAGE"));
+    assert_eq!(stage.sent().len(), 70);
+    assert_eq!(stage.count(Counter::Successful), 1);
 }
 
 #[test]

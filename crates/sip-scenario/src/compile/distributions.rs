@@ -40,6 +40,16 @@ impl fmt::Display for Range {
     }
 }
 
+/// The distributions that an attribute of their name may say.
+const OLD_NAMES: [&str; 6] = [
+    "normal",
+    "exponential",
+    "lognormal",
+    "weibull",
+    "pareto",
+    "gamma",
+];
+
 impl Compiler<'_> {
     /// `distribution="..."` and its parameters, if there is one.
     pub(super) fn distribution(
@@ -47,9 +57,37 @@ impl Compiler<'_> {
         element: &Element,
         attributes: &mut Attributes<'_>,
     ) -> Result<Option<Distribution>, Problem> {
-        let Some((name, at)) = attributes.text("distribution") else {
-            return Ok(None);
-        };
+        match attributes.text("distribution") {
+            Some((name, at)) => self
+                .distribution_of(&name, at, element, attributes)
+                .map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// An older way to write one: by an attribute of its name.
+    pub(super) fn old_distribution(
+        &self,
+        element: &Element,
+        attributes: &mut Attributes<'_>,
+    ) -> Result<Option<Distribution>, Problem> {
+        for name in OLD_NAMES {
+            if let Some(attribute) = attributes.take(name) {
+                let distribution = self.distribution_of(name, attribute.at, element, attributes);
+                return distribution.map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The distribution of a name, with its parameters.
+    fn distribution_of(
+        &self,
+        name: &str,
+        at: usize,
+        element: &Element,
+        attributes: &mut Attributes<'_>,
+    ) -> Result<Distribution, Problem> {
         let mut parameter = |parameter: &str, range: Range| {
             let Some(number) = attributes.number(parameter)? else {
                 let what = format!("distribution=\"{name}\" needs {parameter}=\"...\"");
@@ -63,7 +101,7 @@ impl Compiler<'_> {
             let what = format!("{parameter} of distribution=\"{name}\" {range}, not {number}");
             Err(self.problem(at, what))
         };
-        let distribution = match name.as_str() {
+        let distribution = match name {
             "fixed" => Distribution::Fixed(parameter("value", Range::Any)?),
             "uniform" => Distribution::Uniform {
                 min: parameter("min", Range::Any)?,
@@ -111,6 +149,6 @@ impl Compiler<'_> {
                 ));
             }
         };
-        Ok(Some(distribution))
+        Ok(distribution)
     }
 }

@@ -3,7 +3,8 @@
 use crate::distribution::Distribution;
 use crate::problem::Problem;
 use crate::program::{
-    CommandStep, Expects, Pause, Presence, ReceiveCommandStep, RecvStep, SendStep, Step, What,
+    Action, CommandStep, Expects, Pause, Presence, ReceiveCommandStep, RecvStep, SendStep, Step,
+    What,
 };
 use crate::template::Kind;
 use crate::xml::Element;
@@ -22,8 +23,13 @@ impl Compiler<'_> {
             *started = true;
         }
         let ack_txn = self.txn(&mut attributes, "ack_txn")?;
-        // What cannot be sent at once waits in the socket's queue.
-        attributes.whole("timeout")?;
+        if let Some(timeout) = attributes.take("timeout")
+            && attributes.whole("timeout")?.is_some_and(|ms| ms > 0)
+        {
+            let what = "the timeout of a <send> is passed over: \
+                        what cannot be sent at once waits in the socket's queue";
+            self.warn(timeout.at, what);
+        }
         let Some(cdata) = &element.cdata else {
             return Err(self.problem(element.at, "<send> needs the message: <![CDATA[ ... ]]>"));
         };
@@ -105,7 +111,19 @@ impl Compiler<'_> {
             response_txn,
             methods: self.methods.clone(),
         }));
-        self.step(element, attributes, what)
+        self.step(element, attributes, what)?;
+        let jumps = self.steps.last().is_some_and(|step| {
+            let mut actions = step.actions.iter();
+            actions.any(|action| matches!(action, Action::Jump(_)))
+        });
+        if jumps && optional == Presence::Mandatory {
+            self.warn(
+                element.at,
+                "<jump> in a <recv> that is not optional: the call jumps, and under SIPp \
+                 it goes on behind the <recv>",
+            );
+        }
+        Ok(())
     }
 
     fn presence(&self, attributes: &mut Attributes<'_>) -> Result<Presence, Problem> {
@@ -185,15 +203,16 @@ impl Compiler<'_> {
     pub(super) fn timewait(&mut self, element: &Element) -> Result<(), Problem> {
         let mut attributes = Attributes::new(self.source, element);
         self.no_cdata(element);
-        let pause = match self.pause_distribution(element, &mut attributes)? {
-            Some(distribution) => Pause::TimeWait(distribution),
-            None => {
-                let what = "<timewait> without milliseconds is as long as -d says";
-                self.warn(element.at, what);
-                Pause::Default
-            }
-        };
-        self.step(element, attributes, What::Pause(pause))
+        let distribution = self.pause_distribution(element, &mut attributes)?;
+        if distribution.is_none() {
+            let what = "<timewait> without milliseconds is as long as -d says";
+            self.warn(element.at, what);
+        }
+        self.step(
+            element,
+            attributes,
+            What::Pause(Pause::TimeWait(distribution)),
+        )
     }
 
     pub(super) fn nop(&mut self, element: &Element) -> Result<(), Problem> {
@@ -209,6 +228,9 @@ impl Compiler<'_> {
     ) -> Result<Option<Distribution>, Problem> {
         attributes.flag("sanity_check")?;
         if let Some(distribution) = self.distribution(element, attributes)? {
+            return Ok(Some(distribution));
+        }
+        if let Some(distribution) = self.old_distribution(element, attributes)? {
             return Ok(Some(distribution));
         }
         // An older way to write a uniform distribution.

@@ -86,6 +86,10 @@ fn mistakes_have_line_and_column() {
         ),
         ("<label/>", "s.xml:3:1: <label> needs id"),
         (
+            "<label id=\"_unexp.main\"/>",
+            "s.xml:3:12: the label _unexp.main is not covered",
+        ),
+        (
             "<label id=\"a\"/>\n<label id=\"a\"/>",
             "s.xml:4:12: the label a is here twice",
         ),
@@ -180,6 +184,18 @@ fn what_sipp_passes_over_is_told_with_its_place() {
             Some("s.xml:3:22: <nop> inside <recv> is passed over"),
         ),
         ("<timewait/>", Some("s.xml:3:1: <timewait> without")),
+        (
+            "<send timeout=\"5\"><![CDATA[\nA sip:b SIP/2.0\n]]></send>",
+            Some("s.xml:3:7: the timeout of a <send> is passed over"),
+        ),
+        (
+            "<recv request=\"A\"><action><jump value=\"0\"/></action></recv>",
+            Some("s.xml:3:1: <jump> in a <recv> that is not optional"),
+        ),
+        (
+            "<recv request=\"A\" optional=\"true\"><action><jump value=\"0\"/></action></recv><recv request=\"B\"/>",
+            None,
+        ),
         (
             "<CallLengthRepartition value=\"5, 3\"/>",
             Some("s.xml:3:31: the numbers do not grow"),
@@ -529,4 +545,45 @@ fn the_ends_of_the_ranges_of_parameters_are_taken() {
         compile(&steps, CompileOptions::default())
             .unwrap_or_else(|e| panic!("{distribution}: {e}"));
     }
+}
+
+#[test]
+fn a_distribution_may_be_named_in_the_older_way() {
+    for (pause, pauses_ms) in [
+        ("normal=\"1\" mean=\"60\" stdev=\"15\"", 94),
+        ("exponential=\"true\" mean=\"100\"", 460),
+        ("lognormal=\"1\" mean=\"1\" stdev=\"0\"", 2),
+        ("weibull=\"1\" lambda=\"10\" k=\"1\"", 46),
+        ("pareto=\"1\" k=\"2\" x_m=\"5\"", 50),
+        ("gamma=\"1\" k=\"100\" theta=\"1\"", 124),
+        ("min=\"100\" max=\"200\"", 199),
+        // The newer way is the one that counts.
+        (
+            "distribution=\"fixed\" value=\"7\" normal=\"1\" mean=\"60\" stdev=\"15\"",
+            7,
+        ),
+    ] {
+        let steps = format!("<pause {pause}/>\n{SEND}");
+        let program = compile(&steps, CompileOptions::default()).unwrap();
+        assert_eq!(program.pauses_ms(0), pauses_ms, "{pause}");
+        if !pause.contains("distribution") {
+            assert!(program.warnings().is_empty(), "{:?}", program.warnings());
+        }
+    }
+    let error = refuse(&format!("<pause normal=\"1\" mean=\"60\"/>\n{SEND}"));
+    assert_eq!(
+        error,
+        "s.xml:3:1: distribution=\"normal\" needs stdev=\"...\""
+    );
+}
+
+#[test]
+fn the_pauses_of_a_scenario_add_up() {
+    let steps = format!(
+        "{SEND}<pause milliseconds=\"60000\"/><pause/><pause variable=\"v\"/>\
+         <pause milliseconds=\"-5\"/><timewait milliseconds=\"4000\"/><Reference variables=\"v\"/>"
+    );
+    let program = compile(&steps, CompileOptions::default()).unwrap();
+    assert_eq!(program.pauses_ms(0), 64_000);
+    assert_eq!(program.pauses_ms(1_500), 65_500);
 }

@@ -8,13 +8,27 @@ fn field(file: &InjectionFile, line: u64, column: usize) -> String {
 
 #[test]
 fn lines_and_fields_are_counted_from_zero() {
-    let file = InjectionFile::parse("f", b"SEQUENTIAL\n#x\na;b\r\n\nc;;d\n").unwrap();
+    let file = InjectionFile::parse("f", b"SEQUENTIAL\n#x\na;b\r\n#\nc;;d\n").unwrap();
     assert_eq!((file.line_count(), file.columns()), (2, 3));
     assert_eq!(field(&file, 0, 1), "b");
     assert_eq!(field(&file, 0, 2), "");
     assert_eq!(field(&file, 1, 1), "");
     assert_eq!(field(&file, 1, 2), "d");
-    assert_eq!(field(&file, 2, 0), "a");
+    // There is no such line.
+    assert_eq!(field(&file, 2, 0), "");
+}
+
+#[test]
+fn an_empty_line_ends_the_file() {
+    let file = InjectionFile::parse("f", b"SEQUENTIAL\na\n\r\nb\n").unwrap();
+    assert_eq!(file.line_count(), 1);
+    let warning = file.warning().unwrap().to_string();
+    assert!(
+        warning.starts_with("f:3:1: an empty line ends"),
+        "{warning}"
+    );
+    let file = InjectionFile::parse("f", b"SEQUENTIAL\na\n\n\n").unwrap();
+    assert!(file.line_count() == 1 && file.warning().is_none());
 }
 
 #[test]
@@ -41,6 +55,10 @@ fn a_pattern_makes_lines() {
     assert_eq!(field(&file, 3, 0), "u0016");
     assert_eq!(field(&file, 3, 1), "16%");
     assert_eq!(field(&file, 3, 2), " 16");
+    assert_eq!(field(&file, 1_000, 1), "");
+    let text = b"SEQUENTIAL,PRINTF=1000000000\nu%d\n";
+    let mut file = InjectionFile::parse("f", text).unwrap();
+    assert!(file.set_index(0).unwrap_err().contains("from a pattern"));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::program::{Arithmetic, Check, Compare, Operand, TextOperand, VarRef};
 use crate::stats::Counter;
 use crate::value::Value;
 
-use super::{Acted, fails};
+use super::ActedOne;
 
 impl Core {
     /// Reckons with a variable and another number.
@@ -66,7 +66,7 @@ impl Core {
         compare: Compare,
         right: Operand,
         check: Check,
-    ) -> Acted {
+    ) -> ActedOne {
         let right = self.operand(call, right);
         let mut scopes = self.scopes(call);
         let holds = compare.holds(scopes.get(left).number(), right);
@@ -74,9 +74,9 @@ impl Core {
             scopes.set(to, Value::Bool(holds));
         }
         match check {
-            Check::MustBe if !holds => fails(Counter::TestDoesntMatch),
-            Check::MustNotBe if holds => fails(Counter::TestShouldntMatch),
-            _ => Acted::Done,
+            Check::MustBe if !holds => ActedOne::Fails(Counter::TestDoesntMatch),
+            Check::MustNotBe if holds => ActedOne::Fails(Counter::TestShouldntMatch),
+            _ => ActedOne::Done,
         }
     }
 
@@ -88,16 +88,16 @@ impl Core {
         left: VarRef,
         right: &TextOperand,
         check: Check,
-    ) -> Acted {
+    ) -> ActedOne {
         let difference = self.compare(call, left, right);
         if let Some(to) = to {
             self.scopes(call)
                 .set(to, Value::Number(f64::from(difference)));
         }
         match check {
-            Check::MustBe if difference != 0 => fails(Counter::StrcmpDoesntMatch),
-            Check::MustNotBe if difference == 0 => fails(Counter::StrcmpShouldntMatch),
-            _ => Acted::Done,
+            Check::MustBe if difference != 0 => ActedOne::Fails(Counter::StrcmpDoesntMatch),
+            Check::MustNotBe if difference == 0 => ActedOne::Fails(Counter::StrcmpShouldntMatch),
+            _ => ActedOne::Done,
         }
     }
 
@@ -130,8 +130,10 @@ impl Core {
         variable: VarRef,
         how: impl Fn(&[u8]) -> Vec<u8>,
     ) {
-        if let Some(Value::Text(text)) = self.scopes(call).slot(variable) {
-            *text = how(text);
+        if let Some(slot) = self.scopes(call).slot(variable)
+            && let Value::Text(text) = slot
+        {
+            *slot = Value::text(how(text));
         }
     }
 }

@@ -42,7 +42,7 @@ fn a_407_that_comes_again_behind_the_next_invite_has_its_ack_sent_again() {
         assert!(ack.starts_with("ACK ") && ack.contains("branch=z9hG4bK-0-1-2\r\n"));
         assert_eq!(again[..2], [ack.clone(), ack.clone()]);
         assert_eq!(again[2], ack.replace("tag=t", "tag=u"));
-        assert_eq!(stage.count(Counter::Retransmissions), 3);
+        assert_eq!(stage.count(Counter::Retransmissions), 0);
         assert_eq!(stage.calls.stats().steps[2].retransmitted, 3);
         stage.receive(&answer_to(3, 200, 2, "INVITE"));
         let sent = stage.sent();
@@ -177,4 +177,46 @@ fn during_a_deaf_pause_nothing_is_heard_of_the_other_side() {
     stage.sent();
     stage.wait(100);
     assert!(stage.sent()[0].contains("To: <sip:b>;tag=t\r\n"));
+}
+
+#[test]
+fn a_response_of_a_named_transaction_is_none_to_a_request_without_a_name() {
+    let steps = send("INVITE", "start_txn=\"a\"")
+        + "<recv response=\"200\" response_txn=\"a\"/>"
+        + &send("ACK", "ack_txn=\"a\"")
+        + &send("BYE", "")
+        + "<recv response=\"200\"/>";
+    let mut stage = Stage::new(&steps, Settings::default());
+    stage.start();
+    stage.receive(&answer_to(0, 200, 1, "INVITE"));
+    assert_eq!(stage.sent().len(), 3);
+    // Not as it was, so that only its transaction tells what it is.
+    stage.receive(&answer_to(0, 200, 1, "INVITE").replace("tag=t", "tag=u"));
+    assert_eq!(stage.lines(), ["ACK sip:b SIP/2.0"]);
+    assert_eq!(stage.calls.len(), 1);
+    stage.receive(&answer_to(3, 200, 2, "BYE"));
+    assert_eq!(stage.count(Counter::Successful), 1);
+}
+
+#[test]
+fn an_ack_that_cannot_be_written_again_spoils_nothing_else() {
+    let steps = send("INVITE", "")
+        + "<recv response=\"401\" auth=\"true\"/>"
+        + &send("ACK", "").replace("CSeq", "[authentication]\nCSeq")
+        + &send("INVITE", "")
+        + "<recv response=\"180\" optional=\"true\" auth=\"true\"/><recv response=\"200\"/>"
+        + &send("ACK", "");
+    let mut stage = Stage::new(&steps, Settings::default());
+    stage.start();
+    let challenge = "WWW-Authenticate: Digest realm=\"r\", nonce=\"n\"\nCSeq:";
+    let first = answer_to(0, 401, 1, "INVITE").replace("CSeq:", challenge);
+    stage.receive(&first);
+    assert_eq!(stage.sent().len(), 3);
+    // The challenge of this one is none.
+    stage.receive(&answer_to(3, 180, 2, "INVITE"));
+    stage.receive(&first.replace("tag=t", "tag=u"));
+    assert!(stage.sent().is_empty());
+    stage.receive(&answer_to(3, 200, 2, "INVITE"));
+    assert_eq!(stage.lines(), ["ACK sip:b SIP/2.0"]);
+    assert_eq!(stage.count(Counter::Successful), 1);
 }
