@@ -6,7 +6,7 @@
 mod common;
 
 use std::io::Write as _;
-use std::net::{TcpListener, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -142,17 +142,18 @@ fn a_bye_that_nobody_answers_is_a_failure_of_its_own() {
 
 #[test]
 fn nobody_there_is_told_at_once() {
-    // Bound and dropped: nobody has the port.
-    let free = UdpSocket::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    // Taken, so that no other test gets it, and open to itself alone.
+    let closed = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let free = closed.local_addr().unwrap();
+    closed.connect(free).unwrap();
     let ran = drive(calls_to(free, Transport::Udp, CALLS));
     check(&ran, &["unreachable"]);
-    let free = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    // Taken, and nobody listens.
+    let (domain, sort) = (socket2::Domain::IPV4, socket2::Type::STREAM);
+    let closed = socket2::Socket::new(domain, sort, None).unwrap();
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    closed.bind(&any.into()).unwrap();
+    let free = closed.local_addr().unwrap().as_socket().unwrap();
     let ran = drive(calls_to(free, Transport::Tcp, CALLS));
     check(&ran, &["connect refused"]);
     let mut settings = calls_to(free, Transport::Tcp, CALLS);

@@ -560,7 +560,20 @@ fn who_comes_from_where_all_places_are_held_in_silence_gets_in() {
     let silent: Vec<_> = (0..2).map(|_| TcpStream::connect(addr).unwrap()).collect();
     turn_until(&mut server, &pool, |now| now.under_way == 2);
     gets_in(&world, &mut server, &pool);
-    drop(silent);
+    // Where the others there do what they have to, the new one is refused.
+    let hello = plain_hello();
+    let mut busy = Vec::new();
+    for (refused, under_way) in [(1, 2), (2, 2), (3, 2)] {
+        busy.push(connect(addr, &hello));
+        turn_until(&mut server, &pool, |now| {
+            now.full_begun == busy.len().min(2) as u64 + 1
+                && (now.refused, now.under_way) == (refused, under_way)
+        });
+    }
+    assert_eq!(pool.counters().refused_source, 3);
+    for (place, stream) in silent.iter().chain(&busy[2..]).enumerate() {
+        assert!(!is_left_open(stream), "{place}");
+    }
 }
 
 #[test]

@@ -1,15 +1,15 @@
 //! What `signet tls` and `/metrics` tell, and that they say where it is from.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::support::TestDir;
-use crate::support::command::{fail, succeed, text};
+use crate::support::command::{Serving, fail, succeed, text};
 use crate::support::openssl::{
-    Client, PATIENCE, call, page, refused, report_with, serve, write_pair,
+    Client, PATIENCE, call, page, refused, report_with, serve, write_config, write_pair,
 };
 use sip_tls::testing::TestCa;
 
@@ -89,20 +89,26 @@ fn without_a_running_server_the_configuration_is_read_and_named() {
 fn what_fails_is_counted_by_its_reason_and_what_is_too_much_is_refused() {
     let folder = TestDir::new("tls-budget");
     let more = "[tls]\nhandshakes_per_source_max = 2\nhello_timeout_ms = 60000\nhandshake_timeout_ms = 60000\n";
-    let server = serve(folder.path(), "", more);
+    // One worker: each looks among its own clients for one that gives way.
+    let config = write_config(folder.path(), "", more);
+    let whole = std::fs::read_to_string(&config).unwrap();
+    assert!(whole.contains("workers = 2\n"));
+    std::fs::write(&config, whole.replace("workers = 2\n", "workers = 1\n")).unwrap();
+    let data = folder.path().join("data");
+    let server = Serving::start(folder.path(), &data, &["--config", text(&config)]);
     let at = server.at("tls");
 
-    // Two say nothing: for a third there is no place, until one has gone.
+    // Two say nothing, and are all that a source may have: the first goes for a third.
     let mut silent = vec![
         TcpStream::connect(at).unwrap(),
         TcpStream::connect(at).unwrap(),
     ];
     report_under_way(folder.path(), 2);
-    refused(at, &[]);
+    call(at, &[]);
     report_with(folder.path(), "1 refused");
+    assert_eq!(silent.remove(0).read(&mut [0]).unwrap_or(0), 0);
     silent.pop();
     report_with(folder.path(), "1 cut");
-    call(at, &[]);
 
     let mut garbage = TcpStream::connect(at).unwrap();
     garbage.write_all(b"OPTIONS sip:x SIP/2.0\r\n\r\n").unwrap();
