@@ -516,16 +516,21 @@ fn gets_in(world: &World, server: &mut Bench, pool: &HandshakePool) {
     );
 }
 
+/// Two clients that have said hello and were answered, and do nothing more.
+fn two_with_an_answer(server: &mut Bench, pool: &HandshakePool) -> Vec<TcpStream> {
+    let (addr, hello) = (server.addr(), plain_hello());
+    let two: Vec<_> = (0..2).map(|_| connect(addr, &hello)).collect();
+    for stream in &two {
+        turn_until(server, pool, |_| !is_left_open(stream));
+    }
+    two
+}
+
 #[test]
 fn who_says_no_other_hello_holds_no_place_for_good() {
     let world = World::that_asks_again();
     let (mut server, pool) = world.server(places(2));
-    let hello = plain_hello();
-    let addr = server.addr();
-    let begun: Vec<_> = (0..2).map(|_| connect(addr, &hello)).collect();
-    for stream in &begun {
-        turn_until(&mut server, &pool, |_| !is_left_open(stream));
-    }
+    let _begun = two_with_an_answer(&mut server, &pool);
     gets_in(&world, &mut server, &pool);
 }
 
@@ -536,12 +541,7 @@ fn who_leaves_an_answer_alone_gives_way_after_half_the_time_of_a_hello() {
         hello_timeout_ms: 1_000,
         ..places(2)
     });
-    let hello = plain_hello();
-    let addr = server.addr();
-    let begun: Vec<_> = (0..2).map(|_| connect(addr, &hello)).collect();
-    for stream in &begun {
-        turn_until(&mut server, &pool, |_| !is_left_open(stream));
-    }
+    let _begun = two_with_an_answer(&mut server, &pool);
     let answered = Instant::now();
     turn_until(&mut server, &pool, |_| {
         answered.elapsed() > Duration::from_millis(600)
