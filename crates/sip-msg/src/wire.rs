@@ -90,7 +90,7 @@ impl Transport {
 /// A connection, named by the layer that owns the sockets. 0 is no connection.
 /// The top 8 bits are the worker that owns it; the rest is opaque and never
 /// used again for another connection in the life of the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ConnId(pub u64);
 
 impl ConnId {

@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use invariant::broken;
 use sip_msg::{ConnId, Target, Transport};
 use slab::Slab;
 
 use crate::meter::{Meter, PeerNames};
-use crate::ranks::{Class, Ranks};
+use crate::ranks::{Class, GETTING_ON_MS, Ranks, Standing};
 use crate::stream::Conn;
 
 /// Bits of a [`ConnId`] that are the place in the table.
@@ -18,6 +19,10 @@ const PLACE_BITS: u32 = 20;
 const WORKER_SHIFT: u32 = 56;
 /// The most connections of one worker.
 pub(crate) const CONNS_MAX: usize = (1 << PLACE_BITS) - 1;
+
+/// Connections that one source may have that have carried nothing yet. While it has more, none
+/// of those is given time to get on before it goes first.
+const GETTING_ON_PER_SOURCE_MAX: usize = 64;
 
 /// What a connection may be reused for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -40,6 +45,8 @@ pub(crate) struct Conns {
     by_call: HashMap<u64, Vec<ConnId>>,
     of_calls: usize,
     by_source: HashMap<IpAddr, usize>,
+    /// Those that have carried nothing yet.
+    unused_by_source: HashMap<IpAddr, usize>,
     /// Bytes that each source leaves unread, as far as they were weighed.
     unsent_by_source: HashMap<IpAddr, usize>,
     pub(crate) meter: Meter,
@@ -56,6 +63,7 @@ impl Conns {
             by_call: HashMap::new(),
             of_calls: 0,
             by_source: HashMap::new(),
+            unused_by_source: HashMap::new(),
             unsent_by_source: HashMap::new(),
             meter: Meter::default(),
             ranks: Ranks::default(),
@@ -79,10 +87,10 @@ impl Conns {
         let id = ConnId((self.worker << WORKER_SHIFT) | (self.serial << PLACE_BITS) | place as u64);
         conn.flow.conn = id;
         if conn.opened.is_none() {
-            *self
-                .by_source
-                .entry(source(conn.flow.remote.ip()))
-                .or_default() += 1;
+            let source = source(conn.flow.remote.ip());
+            *self.by_source.entry(source).or_default() += 1;
+            *self.unused_by_source.entry(source).or_default() += 1;
+            conn.is_counted_unused = true;
         }
         if let Some(call) = conn.call() {
             self.by_call.entry(call).or_default().push(id);
@@ -113,11 +121,9 @@ impl Conns {
         self.count_unsent_of(conn.flow.remote.ip(), conn.counted_unsent, 0);
         if conn.opened.is_none() {
             let source = source(conn.flow.remote.ip());
-            if let Some(count) = self.by_source.get_mut(&source) {
-                *count -= 1;
-                if *count == 0 {
-                    self.by_source.remove(&source);
-                }
+            one_less(&mut self.by_source, source);
+            if conn.is_counted_unused {
+                one_less(&mut self.unused_by_source, source);
             }
         }
         Some(conn)
@@ -166,18 +172,34 @@ impl Conns {
             }
             conn.usefulness.has_moved = false;
             let class = conn.class();
+            let is_first_use = conn.usefulness.has_carried && conn.is_counted_unused;
+            let source = source(conn.flow.remote.ip());
+            if is_first_use {
+                conn.is_counted_unused = false;
+                one_less(&mut self.unused_by_source, source);
+            }
             self.ranks.put(index_of(id), class);
         }
     }
 
     /// A connection that may be given up for another, and what it was good for.
     pub(crate) fn least_useful(&mut self, now_ms: u64, quiet_ms: u64) -> Option<(ConnId, Class)> {
-        let table = &mut self.table;
+        let (table, unused) = (&mut self.table, &self.unused_by_source);
         let (place, class) = self.ranks.least_useful(now_ms, quiet_ms, |place| {
             let may_go = |conn: &&mut Conn| conn.stage.is_read() || conn.stage.is_handshaking();
             let conn = table.get_mut(place).filter(may_go)?;
             conn.usefulness.expire(now_ms);
-            Some((conn.class(), conn.usefulness.carried_ms))
+            let source = source(conn.flow.remote.ip());
+            let is_one_of_many = unused.get(&source) > Some(&GETTING_ON_PER_SOURCE_MAX);
+            Some(Standing {
+                class: conn.class(),
+                // While it waits for this side it gets on.
+                carried_ms: match conn.stage.waits_for_us() {
+                    true => now_ms,
+                    false => conn.usefulness.carried_ms,
+                },
+                getting_on_ms: if is_one_of_many { 0 } else { GETTING_ON_MS },
+            })
         })?;
         Some((self.table.get(place)?.flow.conn, class))
     }
@@ -306,6 +328,17 @@ fn peer_of(conn: &Conn) -> Option<Peer> {
         tls_name: conn.tls_name().cloned(),
         lane: opened.map_or(0, |opened| opened.lane),
     })
+}
+
+/// Takes one from what is counted of a source.
+fn one_less(counts: &mut HashMap<IpAddr, usize>, source: IpAddr) {
+    let Some(count) = counts.get_mut(&source) else {
+        return broken!("what is taken from a source was counted");
+    };
+    *count -= 1;
+    if *count == 0 {
+        counts.remove(&source);
+    }
 }
 
 /// What counts as one source: a host with IPv6 has a /64 to itself.

@@ -44,6 +44,7 @@
 //! for (RFC 5922), and [`NetEvent::HandshakeFailed`] why a handshake failed.
 
 mod alias;
+mod awaited;
 pub mod clock;
 mod config;
 mod conns;

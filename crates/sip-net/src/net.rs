@@ -12,6 +12,7 @@ use sip_msg::{ConnId, ListenerId};
 use sip_tls::{HandshakeTally, Handshaken, PeerIdentity, Reply, TlsInfo};
 use wheel::Wheel;
 
+use crate::awaited::AwaitedClients;
 use crate::clock::{self, Clock};
 use crate::config::{NetConfig, WorkerSockets};
 use crate::conns::Conns;
@@ -80,11 +81,8 @@ pub struct Net {
     handshakes_ready: Vec<Ready>,
     /// Handshakes that a turn had no room for.
     deferred_handshakes: VecDeque<ConnId>,
-    /// Clients that were accepted and may not have said hello yet, or not the one that they were
-    /// asked for; the oldest in front.
-    silent_clients: VecDeque<ConnId>,
-    /// Clients that have said hello and may not be done, and since when (ms).
-    answered_clients: VecDeque<(ConnId, u64)>,
+    /// Clients that their handshakes wait for.
+    awaited: AwaitedClients,
     /// For full handshakes that the worker does itself.
     handshake_time: TimeShare,
     /// Connections with something to write.
@@ -163,8 +161,7 @@ impl Net {
             resumed_reads: Vec::new(),
             handshakes_ready: Vec::new(),
             deferred_handshakes: VecDeque::new(),
-            silent_clients: VecDeque::new(),
-            answered_clients: VecDeque::new(),
+            awaited: AwaitedClients::default(),
             handshake_time: TimeShare::new(now_ms),
             to_flush: Vec::new(),
             pending_events: VecDeque::new(),

@@ -19,9 +19,11 @@ const LISTS: usize = 5;
 /// (RFC 3261 16.6) and the time that the last messages take.
 const STALE_MS: u64 = 240_000;
 /// For so long a connection that has carried nothing may get on, a handshake or its first
-/// message, before it goes first. Else each newcomer to a full table would close the one
-/// before, and none would ever register.
-const GETTING_ON_MS: u64 = 1_000;
+/// message, before it goes first: a round trip, and one segment that is lost and sent again.
+/// Else each newcomer to a full table would close the one before, and none would ever register.
+pub(crate) const GETTING_ON_MS: u64 = 3_000;
+/// Connections that are looked at for one that has not got on.
+const LOOKED_AT_MAX: usize = 16;
 
 /// A connection's place in its list.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +56,16 @@ pub(crate) enum Class {
     Bound,
     /// Both.
     BoundBusy,
+}
+
+/// What a connection is good for now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Standing {
+    pub(crate) class: Class,
+    /// When it last carried a message; where it never did, when it last got on.
+    pub(crate) carried_ms: u64,
+    /// For how long after that it may get on, where it has carried nothing.
+    pub(crate) getting_on_ms: u64,
 }
 
 /// The lists.
@@ -128,39 +140,45 @@ impl Ranks {
 
     /// The connection that is missed least, and what it was good for. `None`
     /// where each is in use, or was within `quiet_ms`. `look` tells what one is
-    /// good for now and when it last carried a message, or got on where it has carried none, or
-    /// nothing of one that ends anyway.
+    /// good for now, or nothing of one that ends anyway.
     pub(crate) fn least_useful(
         &mut self,
         now_ms: u64,
         quiet_ms: u64,
-        mut look: impl FnMut(usize) -> Option<(Class, u64)>,
+        mut look: impl FnMut(usize) -> Option<Standing>,
     ) -> Option<(usize, Class)> {
         let orders = [
-            (Class::Unused, GETTING_ON_MS),
-            (Class::Idle, quiet_ms),
-            (Class::Unused, 0),
-            (Class::Busy, quiet_ms.max(STALE_MS)),
-            (Class::Bound, quiet_ms),
-            (Class::BoundBusy, quiet_ms.max(STALE_MS)),
+            (Class::Unused, None),
+            (Class::Idle, Some(quiet_ms)),
+            (Class::Unused, Some(0)),
+            (Class::Busy, Some(quiet_ms.max(STALE_MS))),
+            (Class::Bound, Some(quiet_ms)),
+            (Class::BoundBusy, Some(quiet_ms.max(STALE_MS))),
         ];
         // Each turn but the last moves one that is not where it belongs, once
         // for each change of it.
         'again: loop {
             for (class, quiet_ms) in orders {
-                let Some(place) = self.first(class) else {
-                    continue;
-                };
-                let Some((class_now, carried_ms)) = look(place) else {
-                    self.take_out(place);
-                    continue 'again;
-                };
-                if class_now != class {
-                    self.put(place, class_now);
-                    continue 'again;
-                }
-                if carried_ms.saturating_add(quiet_ms) <= now_ms {
-                    return Some((place, class));
+                // They stand in order of time, but of those that get on some have less of it.
+                let looks = quiet_ms.map_or(LOOKED_AT_MAX, |_| 1);
+                let mut next = self.first(class);
+                for _ in 0..looks {
+                    let Some(place) = next else {
+                        break;
+                    };
+                    let Some(now) = look(place) else {
+                        self.take_out(place);
+                        continue 'again;
+                    };
+                    if now.class != class {
+                        self.put(place, now.class);
+                        continue 'again;
+                    }
+                    let quiet_ms = quiet_ms.unwrap_or(now.getting_on_ms);
+                    if now.carried_ms.saturating_add(quiet_ms) <= now_ms {
+                        return Some((place, class));
+                    }
+                    next = self.behind(place);
                 }
             }
             return None;
@@ -170,6 +188,11 @@ impl Ranks {
     fn first(&self, class: Class) -> Option<usize> {
         let (head, _) = self.ends.get(class as usize)?;
         (*head != NIL).then_some(*head as usize)
+    }
+
+    fn behind(&self, place: usize) -> Option<usize> {
+        let next = self.ranks.get(place)?.next;
+        (next != NIL).then_some(next as usize)
     }
 
     fn rank(&mut self, place: u32) -> Option<&mut Rank> {

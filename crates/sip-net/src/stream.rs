@@ -100,6 +100,8 @@ pub(crate) struct Conn {
     blocked: bool,
     /// The bytes that waited on it when it was last weighed.
     pub(crate) counted_unsent: usize,
+    /// Whether it is among those of its source that have carried nothing yet.
+    pub(crate) is_counted_unused: bool,
     /// Bytes of its handshake that wait for more of them, as they were last weighed.
     counted_handshake: usize,
     /// Whether it waits in the list of connections to be flushed.
@@ -151,6 +153,7 @@ impl Conn {
             usefulness: Usefulness::default(),
             blocked: false,
             counted_unsent: 0,
+            is_counted_unused: false,
             counted_handshake: 0,
             is_marked_to_flush: false,
             has_unfinished_read: false,
@@ -196,11 +199,6 @@ impl Conn {
             begun_at_ms: self.begun_at_ms,
             bytes: bytes as u64,
         }
-    }
-
-    /// Whether it is a handshake whose client has said hello.
-    pub(crate) fn is_answered_client(&self) -> bool {
-        self.opened.is_none() && self.stage.is_handshaking() && !self.stage.is_silent()
     }
 
     /// What it is good for.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::common::*;
 use crate::tls_storm::plain_hello;
 use sip_msg::{Flow, ListenerId, Target, Transport};
+use sip_net::clock::Clock;
 use sip_net::{CloseReason, ListenerConfig, NetConfig, SendError};
 use sip_tls::testing::TestCa;
 use sip_tls::{
@@ -18,13 +19,17 @@ use sip_tls::{
 const HOUR_MS: u64 = 3_600_000;
 
 fn server(connections_max: usize, evict_after_ms: u64) -> Bench {
+    server_by(connections_max, evict_after_ms, Clock::system())
+}
+
+fn server_by(connections_max: usize, evict_after_ms: u64, clock: Clock) -> Bench {
     let config = NetConfig {
         connections_max,
         evict_after_ms,
         ..NetConfig::default()
     };
     let listener = ListenerConfig::new(Transport::Tcp, any_port("127.0.0.1"));
-    Bench::new(&[listener], config)
+    Bench::with_clock(&[listener], config, clock)
 }
 
 fn accepted(seen: &Seen) -> Option<Flow> {
@@ -70,17 +75,14 @@ fn evicted(server: &mut Bench) -> sip_msg::ConnId {
 
 #[test]
 fn the_least_useful_idle_connection_makes_room() {
-    let mut server = server(4, 0);
+    let mut server = server_by(4, 0, Clock::given());
     let (_bound_stream, bound) = phone(&mut server, true);
     let (mut first_stream, first) = phone(&mut server, true);
     let (mut second_stream, second) = phone(&mut server, true);
     let (mut silent_stream, silent) = phone(&mut server, false);
     server.net.keep_for(bound.conn, HOUR_MS);
     // It has had its time to get on.
-    let since = Instant::now();
-    turn_until(&mut server, |_| {
-        since.elapsed() > Duration::from_millis(1_100)
-    });
+    server.clock.pass(3_000);
     let mut newer = Vec::new();
     // The one that was never used, though it is the newest; then those that
     // were used least lately; of the newer ones none.
@@ -184,6 +186,93 @@ fn a_flood_of_silent_connections_does_not_shut_a_registered_phone_out() {
     phone(&mut server, true);
 }
 
+#[test]
+fn who_has_just_come_is_closed_after_who_is_quiet() {
+    let mut server = server_by(2, 0, Clock::given());
+    let (_quiet_stream, quiet) = phone(&mut server, true);
+    server.clock.pass(2_500);
+    let (_new_stream, new) = phone(&mut server, false);
+    server.clock.pass(500);
+    let (_newer_stream, newer) = phone(&mut server, false);
+    assert_eq!(evicted(&mut server), quiet.conn);
+    // Its time is over now, but not that of the next.
+    server.clock.pass(2_500);
+    let _newest = phone(&mut server, false);
+    assert_eq!(evicted(&mut server), new.conn);
+    assert_ne!(new.conn, newer.conn);
+}
+
+/// Else one source could have every idle connection closed for its own that say nothing.
+#[test]
+fn a_flood_from_one_source_is_given_no_time_to_get_on() {
+    let mut server = server_by(80, 2_000, Clock::given());
+    let (mut quiet_stream, quiet) = phone(&mut server, true);
+    server.clock.pass(60_000);
+    let mut flood = Vec::new();
+    for _ in 0..200 {
+        flood.push(connect_from([127, 0, 0, 9], &mut server));
+    }
+    let counters = server.net.counters();
+    assert_eq!((counters.evicted_unused, counters.evicted_idle), (121, 0));
+    // A phone that comes meanwhile gets in, and is not closed for those after it.
+    let (mut stream, flow) = phone(&mut server, false);
+    for _ in 0..50 {
+        flood.push(connect_from([127, 0, 0, 9], &mut server));
+    }
+    stream.write_all(&request("late")).unwrap();
+    assert_eq!(server.message(), (flow, request("late")));
+    quiet_stream.write_all(&request("still")).unwrap();
+    assert_eq!(server.message(), (quiet, request("still")));
+    let counters = server.net.counters();
+    assert_eq!((counters.evicted_unused, counters.evicted_idle), (172, 0));
+}
+
+#[test]
+fn who_waits_for_a_thread_is_closed_after_who_is_quiet() {
+    let handshakes = HandshakeConfig {
+        full_per_s_max: 1,
+        ..patient()
+    };
+    let config = NetConfig {
+        connections_max: 3,
+        evict_after_ms: 0,
+        ..NetConfig::default()
+    };
+    let (mut server, pool) = secure_server_by(config, handshakes, Clock::given());
+    let tcp = server.net.local_addr(ListenerId(1)).unwrap();
+    let mut quiet_stream = TcpStream::connect(tcp).unwrap();
+    let quiet = server.until(accepted);
+    quiet_stream.write_all(&request("x")).unwrap();
+    assert_eq!(server.message().0, quiet);
+    answer(&mut server, &quiet);
+    // The first has its turn at once, the second a second later.
+    let hello = plain_hello();
+    let mut waiting = Vec::new();
+    for count in 1..=2 {
+        let mut stream = TcpStream::connect(server.addr()).unwrap();
+        stream.write_all(&hello).unwrap();
+        waiting.push(stream);
+        turn_until(&mut server, |_| {
+            let now = pool.counters();
+            now.full_begun + now.full_waiting == count
+        });
+    }
+    waiting[0].set_nonblocking(true).unwrap();
+    turn_until(&mut server, |_| waiting[0].peek(&mut [0]).is_ok());
+    // Longer than anybody may take to get on.
+    server.clock.pass(3_500);
+    let mut newer = Vec::new();
+    for evicted in [(1, 0), (1, 1)] {
+        newer.push(TcpStream::connect(tcp).unwrap());
+        turn_until(&mut server, |server| {
+            let now = server.net.counters();
+            (now.evicted_unused, now.evicted_idle) == evicted
+        });
+    }
+    assert_eq!(pool.counters().full_waiting, 1);
+    drop((waiting, newer));
+}
+
 fn turn_until(server: &mut Bench, done: impl Fn(&Bench) -> bool) {
     let patience = Instant::now();
     while !done(server) {
@@ -192,24 +281,37 @@ fn turn_until(server: &mut Bench, done: impl Fn(&Bench) -> bool) {
     }
 }
 
-/// A TLS listener and a TCP one, in this order.
-fn secure_server(config: NetConfig) -> Bench {
-    let (chain, key) = TestCa::new().issue(&["example.com"]);
-    let tls = ServerTls::from_pem(&[(chain.as_bytes(), key.as_bytes())]).unwrap();
-    let handshakes = HandshakeConfig {
+/// Handshakes that nothing ends.
+fn patient() -> HandshakeConfig {
+    HandshakeConfig {
         hello_timeout_ms: 60_000,
         timeout_ms: 60_000,
         ..HandshakeConfig::default()
-    };
+    }
+}
+
+/// A TLS listener and a TCP one, in this order.
+fn secure_server(config: NetConfig) -> Bench {
+    secure_server_by(config, patient(), Clock::system()).0
+}
+
+fn secure_server_by(
+    config: NetConfig,
+    handshakes: HandshakeConfig,
+    clock: Clock,
+) -> (Bench, HandshakePool) {
+    let (chain, key) = TestCa::new().issue(&["example.com"]);
+    let tls = ServerTls::from_pem(&[(chain.as_bytes(), key.as_bytes())]).unwrap();
+    let pool = HandshakePool::start(handshakes).unwrap();
     let config = NetConfig {
-        handshakes: Some(HandshakePool::start(handshakes).unwrap()),
+        handshakes: Some(pool.clone()),
         ..config
     };
     let listeners = [
         ListenerConfig::tls(any_port("127.0.0.1"), std::sync::Arc::new(tls)),
         ListenerConfig::new(Transport::Tcp, any_port("127.0.0.1")),
     ];
-    Bench::new(&listeners, config)
+    (Bench::with_clock(&listeners, config, clock), pool)
 }
 
 #[test]
@@ -352,13 +454,9 @@ fn what_was_said_of_an_evicted_connection_is_not_said_of_its_successor() {
 
 /// Connects from an address of this host.
 fn connect_from(ip: [u8; 4], server: &mut Bench) -> (TcpStream, Flow) {
-    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    socket
-        .bind(&std::net::SocketAddr::from((ip, 0)).into())
-        .unwrap();
-    socket.connect(&server.addr().into()).unwrap();
+    let stream = stream_from(ip, server.addr());
     let flow = server.until(accepted);
-    (socket.into(), flow)
+    (stream, flow)
 }
 
 /// Sends until so many bytes wait because the peer does not read.

@@ -17,6 +17,7 @@ mod tls_client;
 mod tls_close;
 mod tls_matrix;
 mod tls_mutual;
+mod tls_places;
 mod tls_resumption;
 mod tls_storm;
 mod tls_turns;

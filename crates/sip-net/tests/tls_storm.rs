@@ -11,6 +11,7 @@ use crate::common::{
     tls_server_with,
 };
 use sip_msg::{ListenerId, Target};
+use sip_net::clock::Clock;
 use sip_net::{CloseReason, ListenerConfig, NetConfig};
 use sip_tls::testing::TestCa;
 use sip_tls::{
@@ -18,19 +19,19 @@ use sip_tls::{
     HandshakePool, Resumption, ServerTls, ServerTlsConfig, TlsVersion,
 };
 
-struct World {
-    ca: TestCa,
-    tls: Arc<ServerTls>,
+pub(crate) struct World {
+    pub(crate) ca: TestCa,
+    pub(crate) tls: Arc<ServerTls>,
 }
 
 impl World {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::of(ServerTlsConfig::new())
     }
 
     /// Each of our clients begins with another group, and is asked for another hello
     /// (RFC 8446 4.1.4).
-    fn that_asks_again() -> Self {
+    pub(crate) fn that_asks_again() -> Self {
         Self::of(ServerTlsConfig::new().groups(&["P-384"]))
     }
 
@@ -42,17 +43,25 @@ impl World {
         Self { ca, tls }
     }
 
-    fn server(&self, config: HandshakeConfig) -> (Bench, HandshakePool) {
+    pub(crate) fn server(&self, config: HandshakeConfig) -> (Bench, HandshakePool) {
+        self.server_by(config, Clock::system())
+    }
+
+    pub(crate) fn server_by(
+        &self,
+        config: HandshakeConfig,
+        clock: Clock,
+    ) -> (Bench, HandshakePool) {
         let pool = HandshakePool::start(config).unwrap();
         let config = NetConfig {
             handshakes: Some(pool.clone()),
             ..NetConfig::default()
         };
         let listener = ListenerConfig::tls(any_port("127.0.0.1"), Arc::clone(&self.tls));
-        (Bench::new(&[listener], config), pool)
+        (Bench::with_clock(&[listener], config, clock), pool)
     }
 
-    fn trust(&self) -> ClientTlsConfig {
+    pub(crate) fn trust(&self) -> ClientTlsConfig {
         ClientTlsConfig::new()
             .roots_pem(&[self.ca.root_pem().as_bytes()])
             .unwrap()
@@ -80,13 +89,17 @@ pub(crate) fn plain_hello() -> Vec<u8> {
     hello(&config)
 }
 
-fn connect(addr: SocketAddr, bytes: &[u8]) -> TcpStream {
+pub(crate) fn connect(addr: SocketAddr, bytes: &[u8]) -> TcpStream {
     let mut socket = TcpStream::connect(addr).unwrap();
     socket.write_all(bytes).unwrap();
     socket
 }
 
-fn turn_until(server: &mut Bench, pool: &HandshakePool, done: impl Fn(HandshakeCounters) -> bool) {
+pub(crate) fn turn_until(
+    server: &mut Bench,
+    pool: &HandshakePool,
+    done: impl Fn(HandshakeCounters) -> bool,
+) {
     let patience = Instant::now();
     while !done(pool.counters()) {
         assert!(patience.elapsed() < Duration::from_secs(30), "{pool:?}");
@@ -411,217 +424,4 @@ fn a_refused_peer_is_reset() {
         (pool.counters().refused_full, pool.counters().under_way),
         (1, 0)
     );
-}
-
-/// So many places, which nobody loses by waiting.
-fn places(handshakes_max: usize) -> HandshakeConfig {
-    HandshakeConfig {
-        handshakes_max,
-        hello_timeout_ms: 60_000,
-        timeout_ms: 60_000,
-        ..HandshakeConfig::default()
-    }
-}
-
-/// Whether the server has left a connection open and said nothing on it.
-fn is_left_open(mut stream: &TcpStream) -> bool {
-    stream.set_nonblocking(true).unwrap();
-    let nothing = |error: std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
-    stream.read(&mut [0; 1]).is_err_and(nothing)
-}
-
-#[test]
-fn who_says_nothing_gives_his_place_to_who_comes_after_him() {
-    let world = World::new();
-    let config = HandshakeConfig {
-        full_per_s_max: 1,
-        ..places(4)
-    };
-    let (mut server, pool) = world.server(config);
-    let addr = server.addr();
-    let silent: Vec<_> = (0..6).map(|_| TcpStream::connect(addr).unwrap()).collect();
-    turn_until(&mut server, &pool, |now| now.refused == 2);
-    assert_eq!(pool.counters().under_way, 4);
-    // Those who came first are gone.
-    for (place, stream) in silent.iter().enumerate() {
-        assert_eq!(is_left_open(stream), place >= 2, "{place}");
-    }
-    // Who says hello has his place for good: the others go before him, and then nobody does.
-    let hello = plain_hello();
-    let waiting: Vec<_> = (0..4).map(|_| connect(addr, &hello)).collect();
-    turn_until(&mut server, &pool, |now| {
-        now.refused == 6 && now.full_begun + now.full_waiting == 4
-    });
-    let refused = connect(addr, &hello);
-    turn_until(&mut server, &pool, |now| now.refused == 7);
-    let now = pool.counters();
-    assert_eq!((now.under_way, now.full_begun + now.full_waiting), (4, 4));
-    drop((silent, waiting, refused));
-}
-
-#[test]
-fn what_somebody_said_and_nobody_has_read_is_no_silence() {
-    let world = World::new();
-    let config = HandshakeConfig {
-        full_per_s_max: 1,
-        ..places(4)
-    };
-    let (mut server, pool) = world.server(config);
-    let addr = server.addr();
-    // All of them before the server looks.
-    let hello = plain_hello();
-    let five: Vec<_> = (0..5).map(|_| connect(addr, &hello)).collect();
-    turn_until(&mut server, &pool, |now| {
-        now.refused == 1 && now.full_begun + now.full_waiting == 4
-    });
-    // Who came last is the one.
-    for (place, stream) in five.iter().enumerate() {
-        // The first has had its turn, and an answer.
-        let open = place == 0 || is_left_open(stream);
-        assert_eq!(open, place < 4, "{place}");
-    }
-}
-
-#[test]
-fn the_beginning_of_a_hello_holds_no_place_for_good() {
-    let world = World::new();
-    let (mut server, pool) = world.server(places(2));
-    let addr = server.addr();
-    // A record that is whole, and a ClientHello that is not.
-    let beginning = [22, 3, 1, 0, 4, 1, 0, 0xff, 0xff];
-    let begun: Vec<_> = (0..2).map(|_| connect(addr, &beginning)).collect();
-    turn_until(&mut server, &pool, |now| now.full_begun == 2);
-    let mut client = tls_client(world.trust().build().unwrap());
-    client
-        .net
-        .send(&named(addr, "example.com"), &request("x"), 0);
-    server.until_with(&mut [&mut client], message);
-    assert_eq!((pool.counters().refused, pool.counters().under_way), (1, 1));
-    drop(begun);
-}
-
-/// A client that does what it has to gets in beside those that hold all places, of which one
-/// gives way.
-fn gets_in(world: &World, server: &mut Bench, pool: &HandshakePool) {
-    let (addr, before) = (server.addr(), pool.counters());
-    let mut client = tls_client(world.trust().build().unwrap());
-    client
-        .net
-        .send(&named(addr, "example.com"), &request("x"), 0);
-    server.until_with(&mut [&mut client], message);
-    let now = pool.counters();
-    assert_eq!(
-        (now.refused, now.under_way, now.done),
-        (before.refused + 1, before.under_way - 1, before.done + 1)
-    );
-}
-
-/// Two clients that have said hello and were answered, and do nothing more.
-fn two_with_an_answer(server: &mut Bench, pool: &HandshakePool) -> Vec<TcpStream> {
-    let (addr, hello) = (server.addr(), plain_hello());
-    let two: Vec<_> = (0..2).map(|_| connect(addr, &hello)).collect();
-    for stream in &two {
-        turn_until(server, pool, |_| !is_left_open(stream));
-    }
-    two
-}
-
-#[test]
-fn who_says_no_other_hello_holds_no_place_for_good() {
-    let world = World::that_asks_again();
-    let (mut server, pool) = world.server(places(2));
-    let _begun = two_with_an_answer(&mut server, &pool);
-    gets_in(&world, &mut server, &pool);
-}
-
-#[test]
-fn who_leaves_an_answer_alone_gives_way_after_half_the_time_of_a_hello() {
-    let world = World::new();
-    let (mut server, pool) = world.server(HandshakeConfig {
-        hello_timeout_ms: 1_000,
-        ..places(2)
-    });
-    let _begun = two_with_an_answer(&mut server, &pool);
-    let answered = Instant::now();
-    turn_until(&mut server, &pool, |_| {
-        answered.elapsed() > Duration::from_millis(600)
-    });
-    gets_in(&world, &mut server, &pool);
-}
-
-#[test]
-fn who_comes_from_where_all_places_are_held_in_silence_gets_in() {
-    let world = World::new();
-    let (mut server, pool) = world.server(HandshakeConfig {
-        per_source_max: 2,
-        ..places(16)
-    });
-    let addr = server.addr();
-    let silent: Vec<_> = (0..2).map(|_| TcpStream::connect(addr).unwrap()).collect();
-    turn_until(&mut server, &pool, |now| now.under_way == 2);
-    gets_in(&world, &mut server, &pool);
-    // Where the others there do what they have to, the new one is refused.
-    let hello = plain_hello();
-    let mut busy = Vec::new();
-    for (refused, under_way) in [(1, 2), (2, 2), (3, 2)] {
-        busy.push(connect(addr, &hello));
-        turn_until(&mut server, &pool, |now| {
-            now.full_begun == busy.len().min(2) as u64 + 1
-                && (now.refused, now.under_way) == (refused, under_way)
-        });
-    }
-    assert_eq!(pool.counters().refused_source, 3);
-    for (place, stream) in silent.iter().chain(&busy[2..]).enumerate() {
-        assert!(!is_left_open(stream), "{place}");
-    }
-}
-
-#[test]
-fn who_has_said_hello_hides_nobody_who_is_silent() {
-    let world = World::new();
-    let (mut server, pool) = world.server(HandshakeConfig {
-        full_per_s_max: 1,
-        ..places(20)
-    });
-    let (addr, hello) = (server.addr(), plain_hello());
-    let first = TcpStream::connect(addr).unwrap();
-    turn_until(&mut server, &pool, |now| now.under_way == 1);
-    let waiting: Vec<_> = (0..18).map(|_| connect(addr, &hello)).collect();
-    turn_until(&mut server, &pool, |now| {
-        now.full_begun + now.full_waiting == 18
-    });
-    let second = TcpStream::connect(addr).unwrap();
-    turn_until(&mut server, &pool, |now| now.under_way == 20);
-    for (refused, goes) in [(1, &first), (2, &second)] {
-        assert!(is_left_open(goes));
-        let _next = TcpStream::connect(addr).unwrap();
-        turn_until(&mut server, &pool, |now| now.refused == refused);
-        assert!(!is_left_open(goes));
-    }
-    drop(waiting);
-}
-
-#[test]
-fn clients_do_not_take_the_places_of_handshakes_with_servers() {
-    let world = World::new();
-    let pool = HandshakePool::start(places(1)).unwrap();
-    let config = NetConfig {
-        client_tls: Some(Arc::new(world.trust().build().unwrap())),
-        handshakes: Some(pool.clone()),
-        ..NetConfig::default()
-    };
-    let listener = ListenerConfig::tls(any_port("127.0.0.1"), Arc::clone(&world.tls));
-    let mut server = Bench::new(&[listener], config);
-    let addr = server.addr();
-    // It said hello and nothing more, and holds the only place.
-    let half = connect(addr, &plain_hello());
-    turn_until(&mut server, &pool, |now| now.full_begun == 1);
-    let (mut gateway, _) = world.server(HandshakeConfig::default());
-    server
-        .net
-        .send(&named(gateway.addr(), "example.com"), &request("x"), 0);
-    gateway.until_with(&mut [&mut server], message);
-    let now = pool.counters();
-    assert_eq!((now.refused, now.under_way, now.done), (0, 1, 1));
-    drop(half);
 }

@@ -37,7 +37,7 @@ thread_local! {
 }
 
 /// Chains of stored sessions that are verified for one handshake: a client may offer as many
-/// sessions as fit into its hello. One, and again where it is asked for another hello.
+/// sessions as fit into its hello. One, and another where that session does not do.
 const CHAINS_VERIFIED_MAX: u8 = 2;
 
 impl Context {
@@ -46,6 +46,14 @@ impl Context {
         let may = self.chains_verified < CHAINS_VERIFIED_MAX;
         self.chains_verified += u8::from(may);
         may
+    }
+
+    /// What is left of it where the handshake begins anew: what was verified was verified.
+    pub(crate) fn anew(self) -> Self {
+        Self {
+            chains_verified: self.chains_verified,
+            ..Self::default()
+        }
     }
 
     /// Runs a step of the handshake whose context this is.
@@ -60,4 +68,24 @@ impl Context {
 /// Reads or changes the context of the handshake that this thread is in.
 pub(crate) fn current<R>(use_it: impl FnOnce(&mut Context) -> R) -> R {
     CURRENT.with_borrow_mut(use_it)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Else two tickets for another name would buy four verifications.
+    #[test]
+    fn what_was_verified_counts_where_a_handshake_begins_anew() {
+        let mut handshake = Context {
+            was_to_sign: true,
+            ..Context::default()
+        };
+        assert!(handshake.may_verify_chain());
+        let mut handshake = handshake.anew();
+        assert!(!handshake.was_to_sign);
+        assert!(handshake.may_verify_chain());
+        let mut handshake = handshake.anew();
+        assert!(!handshake.may_verify_chain());
+    }
 }

@@ -254,7 +254,7 @@ impl Handshake {
     /// the hello is still there.
     pub fn begin_anew(&mut self) {
         self.session = None;
-        self.context = Context::default();
+        self.context = std::mem::take(&mut self.context).anew();
         self.output.clear();
         if let (hello::Read::Hello(hello), Ours::Server(side)) =
             (hello::read(&self.input), &self.side)

@@ -7,10 +7,10 @@
 //! itself.
 //!
 //! A storm of handshakes is met in three places. A handshake too many, of all
-//! or of one source, is refused before it is begun; but a client that has said
-//! nothing yet gives its place to one that comes after it. A worker reads as many
-//! hellos in a turn as that has room for, and resumes the sessions that it
-//! knows. Full handshakes it does itself while few are under way, they take a
+//! or of one source, is refused before it is begun; but a client that says
+//! nothing, or leaves an answer alone, gives its place to one that comes after it.
+//! A worker reads as many hellos in a turn as that has room for, and resumes the
+//! sessions that it knows. Full handshakes it does itself while few are under way, they take a
 //! small part of its time, and their keys are quick; the others wait in a queue
 //! for a thread, as long as its bound allows.
 
@@ -39,8 +39,9 @@ pub struct HandshakeConfig {
     /// Threads. Without any each worker does all of its handshakes itself: the
     /// cheapest where nothing else is to be done meanwhile.
     pub threads: usize,
-    /// Handshakes with clients begun and not done; past it new ones are refused. As many
-    /// again may be under way with servers, whatever clients do.
+    /// Handshakes with clients begun and not done; past it one that only waits for its client
+    /// ends for a new one, or the new one is refused. As many again may be under way with
+    /// servers, whatever clients do.
     pub handshakes_max: usize,
     /// Of these, handshakes with clients of one source (an IPv4 address, an
     /// IPv6 /64).
@@ -51,9 +52,11 @@ pub struct HandshakeConfig {
     /// Full handshakes with clients begun in a second; 0 for as many as the
     /// threads can do.
     pub full_per_s_max: u32,
-    /// How long a client may take to send its ClientHello.
+    /// How long a client may take to send its ClientHello, and another one if it is asked to.
+    /// Where places are short, also how long it may leave an answer alone.
     pub hello_timeout_ms: u64,
-    /// How long a handshake may take, the wait for its turn included.
+    /// How long a handshake may take from the ClientHello on, the wait for its turn included;
+    /// one that we begin, from its beginning.
     pub timeout_ms: u64,
 }
 
@@ -175,6 +178,15 @@ impl HandshakePool {
     /// Whether workers do all handshakes themselves.
     pub fn is_without_threads(&self) -> bool {
         self.inner.config.threads == 0
+    }
+
+    /// Whether so few clients' handshakes are under way that there is a place for whoever comes.
+    pub fn has_places_for_any(&self) -> bool {
+        let Inner {
+            figures, config, ..
+        } = &*self.inner;
+        let any_max = config.per_source_max.min(config.handshakes_max) as u64;
+        figures.accepted.load(Ordering::Relaxed) < any_max
     }
 
     /// Whether a client's handshake finds no place any more, whoever the client is.

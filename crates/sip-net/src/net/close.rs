@@ -82,6 +82,7 @@ impl Net {
     /// A connection is gone.
     pub(super) fn drop_conn(&mut self, id: ConnId, reason: CloseReason) {
         self.forget(id);
+        self.awaited.take_out(id);
         let Some(mut conn) = self.conns.remove(id) else {
             return;
         };

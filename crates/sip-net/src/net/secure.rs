@@ -16,6 +16,7 @@ use socket2::SockRef;
 
 use super::Net;
 use super::ready::{self, Ready, register};
+use crate::awaited::Awaited;
 use crate::conns::source;
 use crate::stream::{Conn, Pending, Stage};
 use crate::{CloseReason, NetEvent};
@@ -31,7 +32,8 @@ const FULL_COST: u32 = 4;
 const FLIGHT_BYTES: usize = 4_096;
 /// Reads of one socket before the others have their turn.
 const READS_MAX: usize = 8;
-/// Clients that hold a place and are looked at for each newcomer, of each kind.
+/// Clients that hold a place and are looked at for each newcomer, of each kind: that they have
+/// spoken, and nobody has listened yet, is seen only then.
 const CLIENTS_LOOKED_AT_MAX: usize = 16;
 /// What a step that signs nothing takes at most, mostly. One that takes longer, as for a chain
 /// that is verified again, counts as several.
@@ -64,7 +66,7 @@ impl Net {
         if !self.begin_handshake(id, Side::Server(tls), Some(source)) {
             return;
         }
-        self.note_silent_client(id);
+        self.wait_for_client(id, Awaited::Hello);
         if register(self.poll.registry(), &mut socket, id).is_err() {
             self.drop_conn(id, CloseReason::Refused);
         } else if let Some(conn) = self.conns.get_mut(id) {
@@ -74,51 +76,17 @@ impl Net {
         }
     }
 
-    /// A client has yet to say hello, or to say it again. Those in front who have done so are
-    /// forgotten, and so are those who are gone.
-    fn note_silent_client(&mut self, id: ConnId) {
-        while let Some(first) = self.silent_clients.front()
-            && !self.is_silent(*first)
-        {
-            self.silent_clients.pop_front();
-        }
-        if self.silent_clients.len() >= self.clients_noted_max() {
-            let conns = &self.conns;
-            let is_silent = |id: &ConnId| conns.get(*id).is_some_and(|conn| conn.stage.is_silent());
-            self.silent_clients.retain(is_silent);
-        }
-        self.silent_clients.push_back(id);
-    }
-
-    /// A client has said hello, and goes on when it has its answer.
-    fn note_answered_client(&mut self, id: ConnId) {
-        while let Some((first, _)) = self.answered_clients.front()
-            && !self.is_answered(*first)
-        {
-            self.answered_clients.pop_front();
-        }
-        if self.answered_clients.len() >= self.clients_noted_max() {
-            let conns = &self.conns;
-            let goes_on = |id: &ConnId| conns.get(*id).is_some_and(Conn::is_answered_client);
-            self.answered_clients.retain(|(id, _)| goes_on(id));
-        }
-        self.answered_clients.push_back((id, self.shared.now_ms));
-    }
-
-    /// How many may be noted before those that are gone are taken out: twice as many as there
-    /// are places.
-    fn clients_noted_max(&self) -> usize {
-        let pool = self.shared.config.handshakes.as_ref();
-        pool.map_or(0, |pool| pool.config().handshakes_max.saturating_mul(2))
-    }
-
     /// Where all places of handshakes are taken, or all that a source may have, a client that
     /// only holds one gives it to the next: to be refused for those is what they want. First
-    /// who has said nothing for longest, then who has left an answer alone for longest.
+    /// one that has said nothing, then one that has left an answer alone for as long as a hello
+    /// may take.
     fn make_a_place(&mut self, source: IpAddr) {
         let Some(pool) = &self.shared.config.handshakes else {
             return;
         };
+        if pool.has_places_for_any() {
+            return;
+        }
         let of = if !pool.has_share_left(source) {
             Some(source)
         } else if pool.is_full() {
@@ -126,8 +94,11 @@ impl Net {
         } else {
             return;
         };
-        let id = self.silent_client(of);
-        if let Some(id) = id.or_else(|| self.stalled_client(of)) {
+        let config = pool.config();
+        let patience_ms = config.hello_timeout_ms.min(config.timeout_ms);
+        let id = self.client_waited_for(Awaited::Hello, of, 0);
+        let id = id.or_else(|| self.client_waited_for(Awaited::Reply, of, patience_ms));
+        if let Some(id) = id {
             let pool = self.shared.config.handshakes.as_ref();
             if let Some(pool) = pool.filter(|_| of.is_some()) {
                 pool.count_refused_source();
@@ -136,94 +107,57 @@ impl Net {
         }
     }
 
-    /// The client, of that source if any, that has said nothing for longest. What it said may
-    /// be yet to be read.
-    fn silent_client(&mut self, of: Option<IpAddr>) -> Option<ConnId> {
-        let mut at = 0;
-        for _ in 0..CLIENTS_LOOKED_AT_MAX {
-            let id = loop {
-                let id = *self.silent_clients.get(at)?;
-                if self.is_silent(id) {
-                    break id;
-                }
-                self.silent_clients.remove(at);
-            };
-            if !self.is_of(id, of) {
-                at += 1;
-                continue;
-            }
-            self.silent_clients.remove(at);
-            if !self.is_unread(id) {
-                return Some(id);
-            }
-            self.silent_clients.push_back(id);
-        }
-        None
-    }
-
-    /// The client, of that source if any, that has had an answer for longest, and half of the
-    /// time that its hello could take at least, and has not gone on.
-    fn stalled_client(&mut self, of: Option<IpAddr>) -> Option<ConnId> {
+    /// A client, of that source if any, that has let this side wait for so long.
+    fn client_waited_for(
+        &mut self,
+        awaited: Awaited,
+        of: Option<IpAddr>,
+        wait_ms: u64,
+    ) -> Option<ConnId> {
         let now_ms = self.shared.now_ms;
-        let config = self.shared.config.handshakes.as_ref()?.config();
-        let patience_ms = config.hello_timeout_ms.min(config.timeout_ms) / 2;
-        let mut at = 0;
         for _ in 0..CLIENTS_LOOKED_AT_MAX {
-            let id = loop {
-                let (id, since_ms) = *self.answered_clients.get(at)?;
-                if self.is_answered(id) {
-                    // Those behind it came later.
-                    if since_ms.saturating_add(patience_ms) > now_ms {
-                        return None;
-                    }
-                    break id;
-                }
-                self.answered_clients.remove(at);
-            };
-            if !self.is_of(id, of) {
-                at += 1;
+            let id = self.awaited.longest(awaited, of, now_ms, wait_ms)?;
+            let conn = self.conns.get_mut(id);
+            let conn = conn.filter(|conn| conn.stage.is_handshaking());
+            let Some(conn) = conn else {
+                broken!("a client that is waited for is in its handshake");
+                self.awaited.take_out(id);
                 continue;
-            }
-            self.answered_clients.remove(at);
-            if !self.is_unread(id) {
+            };
+            if !conn.stage.waits_for_us() && !has_more_to_read(conn) {
                 return Some(id);
             }
-            self.answered_clients.push_back((id, now_ms));
+            // It has spoken, and waits for this side to listen.
+            self.awaited.take_out(id);
         }
         None
     }
 
-    fn is_of(&self, id: ConnId, of: Option<IpAddr>) -> bool {
-        let conn = self.conns.get(id);
-        of.is_none_or(|of| conn.is_some_and(|conn| source(conn.flow.remote.ip()) == of))
+    /// From now on this is awaited from a client.
+    fn wait_for_client(&mut self, id: ConnId, awaited: Awaited) {
+        if let Some(conn) = self.conns.get(id) {
+            let source = source(conn.flow.remote.ip());
+            self.awaited.put(id, source, awaited, self.shared.now_ms);
+        }
     }
 
-    /// Whether its client waits for this side, and not the other way round.
-    fn is_unread(&mut self, id: ConnId) -> bool {
-        let conn = self.conns.get_mut(id);
-        conn.is_some_and(|conn| conn.stage.waits_for_us() || has_more_to_read(conn))
+    /// A client has said only a part of its hello.
+    fn wait_for_rest_of_hello(&mut self, id: ConnId) {
+        if self.awaited.get(id).is_none() {
+            self.wait_for_client(id, Awaited::Hello);
+        }
     }
 
-    fn is_answered(&self, id: ConnId) -> bool {
-        self.conns.get(id).is_some_and(Conn::is_answered_client)
-    }
-
-    fn is_silent(&self, id: ConnId) -> bool {
-        self.conns
-            .get(id)
-            .is_some_and(|conn| conn.stage.is_silent())
-    }
-
-    /// A client has said hello: it has the time of a handshake from now on.
+    /// A client has said hello: from the first on it has the time of a handshake.
     fn hear_hello(&mut self, id: ConnId) {
         let (now_ms, pool) = (self.shared.now_ms, self.shared.config.handshakes.as_ref());
         let timeout_ms = pool.map_or(0, |pool| pool.config().timeout_ms);
         if let Some(conn) = self.conns.get_mut(id) {
-            conn.stage.hear_hello(now_ms.saturating_add(timeout_ms));
+            conn.stage.hear_hello(now_ms, timeout_ms);
         }
         // Whoever got on last goes last of those that carried nothing yet.
         self.conns.used(id, now_ms);
-        self.note_answered_client(id);
+        self.awaited.take_out(id);
     }
 
     /// A client was asked for another hello, with a key that we take: until it says that, it
@@ -236,7 +170,20 @@ impl Net {
                 .wait_for_another_hello(now_ms.saturating_add(wait_ms));
             conn.arm(&mut self.shared);
         }
-        self.note_silent_client(id);
+        self.wait_for_client(id, Awaited::Hello);
+    }
+
+    /// A step of a client's handshake is done: what comes next is the client's to say.
+    fn wait_for_answered_client(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return broken!("a handshake that waits is in the table");
+        };
+        if conn.stage.is_still_silent() {
+            conn.arm(&mut self.shared);
+            self.wait_for_rest_of_hello(id);
+        } else {
+            self.wait_for_client(id, Awaited::Reply);
+        }
     }
 
     /// A connection that was opened begins its handshake.
@@ -272,11 +219,13 @@ impl Net {
             handshake: Some(Box::new(Handshake::new(side, conn.flow.remote))),
             queued_step: None,
             is_silent: source.is_some(),
+            hello_until_ms: self.shared.now_ms.saturating_add(wait_ms),
+            ends_ms: None,
             readable: false,
             is_deferred: false,
         };
         conn.stage = Stage::Handshaking {
-            deadline_ms: self.shared.now_ms.saturating_add(wait_ms),
+            deadline_ms: pending.hello_until_ms,
             closes: conn.stage.closes_when_open(),
             pending: Some(Box::new(pending)),
         };
@@ -370,6 +319,7 @@ impl Net {
             pending.handshake = Some(handshaken.handshake);
             pending.queued_step = None;
             let readable = std::mem::take(&mut pending.readable);
+            self.conns.used(id, self.shared.now_ms);
             match self.take_step(id, handshaken.result, on_event) {
                 StepOutcome::Waits if readable => self.read_handshake(id, on_event),
                 StepOutcome::Over if readable => self.read_again(id),
@@ -460,7 +410,10 @@ impl Net {
             (true, _) => None,
             (false, true) => handshake.class_after_all(),
             (false, false) => match handshake.class() {
-                None => return Err(StepOutcome::Waits),
+                None => {
+                    self.wait_for_rest_of_hello(id);
+                    return Err(StepOutcome::Waits);
+                }
                 class => class,
             },
         };
@@ -551,6 +504,7 @@ impl Net {
         match pool.send(step) {
             Ok(away) => {
                 pending.queued_step = Some(away);
+                conn.stage.wait_for_thread();
                 StepOutcome::OnThread
             }
             Err(step) => {
@@ -611,10 +565,16 @@ impl Net {
                 let is_hello = pending.is_silent && handshake.has_said_hello();
                 let asks_again = !pending.is_silent && handshake.asks_again();
                 conn.stage.put_pending(pending);
+                if is_opened {
+                    return StepOutcome::Waits;
+                }
                 if is_hello {
                     self.hear_hello(id);
-                } else if asks_again && !is_opened {
+                }
+                if asks_again {
                     self.wait_for_another_hello(id);
+                } else {
+                    self.wait_for_answered_client(id);
                 }
                 return StepOutcome::Waits;
             }

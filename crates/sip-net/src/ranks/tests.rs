@@ -1,3 +1,5 @@
+use std::collections::HashMap;
+
 use slab::Slab;
 
 use super::*;
@@ -8,6 +10,8 @@ const QUIET_MS: u64 = 10;
 struct Table {
     /// `None` for one that is closing.
     conns: Slab<Option<Usefulness>>,
+    /// Those that have less time to get on than others.
+    getting_on_ms: HashMap<usize, u64>,
     ranks: Ranks,
 }
 
@@ -19,6 +23,13 @@ impl Table {
             Some(now_ms) => self.carry(place, "SIP/2.0 200 OK", now_ms),
             None => self.change(place, |_| {}),
         }
+        place
+    }
+
+    /// One that never carried a message, and got on then.
+    fn add_unused(&mut self, got_on_ms: u64) -> usize {
+        let place = self.add(None);
+        self.change(place, |conn| conn.carried_ms = got_on_ms);
         place
     }
 
@@ -40,7 +51,15 @@ impl Table {
         self.ranks.least_useful(now_ms, QUIET_MS, |place| {
             let conn = self.conns[place].as_mut()?;
             conn.expire(now_ms);
-            Some((conn.class(false), conn.carried_ms))
+            Some(Standing {
+                class: conn.class(false),
+                carried_ms: conn.carried_ms,
+                getting_on_ms: self
+                    .getting_on_ms
+                    .get(&place)
+                    .copied()
+                    .unwrap_or(GETTING_ON_MS),
+            })
         })
     }
 
@@ -156,12 +175,30 @@ fn who_gets_on_is_closed_after_who_is_quiet_and_before_all_others() {
     let quiet = table.add(Some(0));
     let busy = table.add(Some(0));
     table.carry(busy, "INVITE sip:b@x SIP/2.0", 0);
-    let [early, late] = [4_000, 5_000].map(|got_on_ms| {
-        let place = table.add(None);
-        table.change(place, |conn| conn.carried_ms = got_on_ms);
-        place
-    });
-    assert_eq!(table.least(4_999), Some((quiet, Class::Idle)));
-    assert_eq!(table.least(5_000), Some((early, Class::Unused)));
-    assert_eq!(table.order(5_500), [early, quiet, late]);
+    let [early, late] = [4_000, 5_000].map(|got_on_ms| table.add_unused(got_on_ms));
+    assert_eq!(table.least(6_999), Some((quiet, Class::Idle)));
+    assert_eq!(table.least(7_000), Some((early, Class::Unused)));
+    assert_eq!(table.order(7_500), [early, quiet, late]);
+}
+
+/// Else one phone that gets on would hide a flood behind it, and all others would pay.
+#[test]
+fn who_has_no_time_to_get_on_goes_first_wherever_it_stands() {
+    let mut table = Table::default();
+    let quiet = table.add(Some(0));
+    let phones = [5_000, 5_001].map(|got_on_ms| table.add_unused(got_on_ms));
+    let flood = [5_002, 5_003].map(|got_on_ms| table.add_unused(got_on_ms));
+    table.getting_on_ms.extend(flood.map(|place| (place, 0)));
+    assert_eq!(
+        table.order(5_100),
+        [flood[0], flood[1], quiet, phones[0], phones[1]]
+    );
+    // So deep and no deeper.
+    table.getting_on_ms.clear();
+    let many: Vec<_> = (0..LOOKED_AT_MAX as u64)
+        .map(|ms| table.add_unused(6_000 + ms))
+        .collect();
+    let last = table.add_unused(6_100);
+    table.getting_on_ms.insert(last, 0);
+    assert_eq!(table.least(6_100), Some((many[0], Class::Unused)));
 }

@@ -63,8 +63,13 @@ pub(crate) struct Pending {
     /// `None` while a thread has it.
     pub(crate) handshake: Option<Box<Handshake>>,
     pub(crate) queued_step: Option<QueuedStep>,
-    /// Whether it is a client's whose hello is yet to come.
+    /// Whether it is a client's whose hello is yet to come, or the other one that it was asked
+    /// for.
     pub(crate) is_silent: bool,
+    /// Until when such a hello may come.
+    pub(crate) hello_until_ms: u64,
+    /// When it is to be over: known from the first hello on.
+    pub(crate) ends_ms: Option<u64>,
     /// Whether the socket became readable in the meantime.
     pub(crate) readable: bool,
     /// Whether it waits in the list of those that a turn had no room for.
@@ -80,14 +85,6 @@ impl Stage {
         matches!(self, Self::Handshaking { .. })
     }
 
-    /// Whether it is a handshake whose client has not said hello.
-    pub(crate) fn is_silent(&self) -> bool {
-        let Self::Handshaking { pending, .. } = self else {
-            return false;
-        };
-        pending.as_ref().is_some_and(|pending| pending.is_silent)
-    }
-
     /// Whether its client has to wait for this side: for a turn in which its socket is read, or
     /// for a thread.
     pub(crate) fn waits_for_us(&mut self) -> bool {
@@ -95,29 +92,55 @@ impl Stage {
         pending.is_some_and(|pending| pending.is_deferred || pending.handshake.is_none())
     }
 
-    /// That client has said hello, and has until then.
-    pub(crate) fn hear_hello(&mut self, until_ms: u64) {
-        if let Self::Handshaking {
-            deadline_ms,
-            pending: Some(pending),
-            ..
-        } = self
-        {
-            *deadline_ms = until_ms;
+    /// Its client has said hello: from the first one on it has so long for all.
+    pub(crate) fn hear_hello(&mut self, now_ms: u64, timeout_ms: u64) {
+        if let Some((deadline_ms, pending)) = self.handshake() {
+            let ends_ms = pending.ends_ms;
+            *deadline_ms = ends_ms.unwrap_or(now_ms.saturating_add(timeout_ms));
+            pending.ends_ms = Some(*deadline_ms);
             pending.is_silent = false;
         }
     }
 
     /// That client was asked for another hello, and has until then.
     pub(crate) fn wait_for_another_hello(&mut self, until_ms: u64) {
-        if let Self::Handshaking {
-            deadline_ms,
-            pending: Some(pending),
-            ..
-        } = self
-        {
+        if let Some((deadline_ms, pending)) = self.handshake() {
             *deadline_ms = until_ms.min(*deadline_ms);
+            pending.hello_until_ms = *deadline_ms;
             pending.is_silent = true;
+        }
+    }
+
+    /// Its next step is with a thread. What may be another hello is in it: the time for that
+    /// runs out no more.
+    pub(crate) fn wait_for_thread(&mut self) {
+        if let Some((deadline_ms, pending)) = self.handshake()
+            && pending.is_silent
+            && let Some(ends_ms) = pending.ends_ms
+        {
+            *deadline_ms = ends_ms;
+        }
+    }
+
+    /// That step is done. Whether the hello is still to come.
+    pub(crate) fn is_still_silent(&mut self) -> bool {
+        match self.handshake() {
+            Some((deadline_ms, pending)) if pending.is_silent => {
+                *deadline_ms = pending.hello_until_ms;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn handshake(&mut self) -> Option<(&mut u64, &mut Pending)> {
+        match self {
+            Self::Handshaking {
+                deadline_ms,
+                pending: Some(pending),
+                ..
+            } => Some((deadline_ms, pending)),
+            _ => None,
         }
     }
 
@@ -166,5 +189,57 @@ impl Stage {
         if let Self::Handshaking { pending, .. } = self {
             *pending = Some(taken);
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use sip_tls::{HandshakeConfig, HandshakePool};
+
+    use super::*;
+
+    fn deadline_ms(stage: &Stage) -> u64 {
+        match stage {
+            Stage::Handshaking { deadline_ms, .. } => *deadline_ms,
+            _ => 0,
+        }
+    }
+
+    /// Its step may be long in a queue, and its client has said all that it has to.
+    #[test]
+    fn the_time_of_another_hello_does_not_run_while_it_waits_for_a_thread() {
+        let pool = HandshakePool::start(HandshakeConfig::default()).unwrap();
+        let pending = Pending {
+            place: pool.admit(Some([192, 0, 2, 1].into())).unwrap(),
+            begun: Instant::now(),
+            handshake: None,
+            queued_step: None,
+            is_silent: true,
+            hello_until_ms: 500,
+            ends_ms: None,
+            readable: false,
+            is_deferred: false,
+        };
+        let mut stage = Stage::Handshaking {
+            deadline_ms: 500,
+            closes: false,
+            pending: Some(Box::new(pending)),
+        };
+        // Of the first hello only a part has come.
+        stage.wait_for_thread();
+        assert_eq!(deadline_ms(&stage), 500);
+        stage.hear_hello(400, 1_000);
+        assert_eq!(deadline_ms(&stage), 1_400);
+        stage.wait_for_another_hello(900);
+        assert_eq!(deadline_ms(&stage), 900);
+        stage.wait_for_thread();
+        assert_eq!(deadline_ms(&stage), 1_400);
+        // It was not a whole one.
+        assert!(stage.is_still_silent());
+        assert_eq!(deadline_ms(&stage), 900);
+        stage.hear_hello(800, 1_000);
+        assert!(!stage.is_still_silent());
+        assert_eq!(deadline_ms(&stage), 1_400);
     }
 }

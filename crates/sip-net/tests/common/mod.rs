@@ -7,7 +7,7 @@ pub mod libssl;
 pub mod openssl;
 pub mod shown;
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,14 @@ use sip_net::{
     CloseReason, ListenerConfig, Net, NetConfig, NetEvent, SendError, UpgradeFault, bind,
 };
 use sip_tls::{ClientTls, HandshakeConfig, HandshakeError, HandshakePool, PeerIdentity, ServerTls};
+
+/// Connects from an address of this host.
+pub fn stream_from(ip: [u8; 4], to: SocketAddr) -> TcpStream {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from((ip, 0)).into()).unwrap();
+    socket.connect(&to.into()).unwrap();
+    socket.into()
+}
 
 /// What happened, with the bytes copied.
 #[derive(Clone, Debug, PartialEq, Eq)]

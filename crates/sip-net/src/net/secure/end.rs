@@ -19,6 +19,7 @@ impl Net {
         mut handshake: Handshake,
         on_event: &mut impl FnMut(NetEvent<'_>),
     ) -> Result<(), HandshakeError> {
+        self.awaited.take_out(id);
         self.count_refused_resumption(id, &handshake);
         let (session, info) = handshake
             .finish()
