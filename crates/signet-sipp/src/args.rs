@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use sip_scenario::Behaviors;
+use sip_scenario::{Behaviors, InjectionFile};
 
 mod number;
 mod refused;
@@ -259,6 +259,16 @@ impl<I: Iterator<Item = OsString>> Words<I> {
         })
     }
 
+    fn boolean(&mut self) -> Result<bool, String> {
+        self.read("true or false", |text| match text {
+            "1" => Some(true),
+            "0" => Some(false),
+            _ if text.eq_ignore_ascii_case("true") => Some(true),
+            _ if text.eq_ignore_ascii_case("false") => Some(false),
+            _ => None,
+        })
+    }
+
     fn ip(&mut self) -> Result<IpAddr, String> {
         self.read("an IP address", |text| {
             let inner = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
@@ -319,7 +329,8 @@ impl Args {
             "mp" => self.media_port = words.number()?,
             "rsa" => self.send_to = Some(words.value()?),
             // Sockets are bound to the address given with -i in any case.
-            "bind_local" | "skip_rlimit" | "sendbuffer_warn" => {}
+            "bind_local" | "skip_rlimit" => {}
+            "sendbuffer_warn" => _ = words.boolean()?,
             "r" => self.rate = words.real()?,
             "rp" => self.rate_period_ms = words.ms(1)?.max(1),
             "rate_scale" => self.rate_scale = words.real()?,
@@ -328,8 +339,15 @@ impl Args {
             "rate_max" => self.rate_max = words.real()?,
             "no_rate_quit" => self.rate_quits = false,
             "m" => self.calls_max = Some(words.number()?),
-            "l" => self.open_calls_max = Some(words.number()?),
+            "l" => {
+                self.open_calls_max = Some(words.number()?);
+                if self.users.is_some() {
+                    return Err("-l does not go with -users, which is that number".to_owned());
+                }
+            }
             "users" => {
+                // As SIPp: what stands behind counts.
+                self.open_calls_max = None;
                 self.users = Some(words.read("a number from 0 to 1000000", |text| {
                     whole(text)
                         .and_then(|n| u32::try_from(n).ok())
@@ -338,7 +356,7 @@ impl Args {
             }
             "max_socket" => self.sockets_max = words.number::<usize>()?.max(1),
             "max_reconnect" => self.reconnects_max = words.number()?,
-            "reconnect_close" => self.reconnect_closes = words.value()? == "true",
+            "reconnect_close" => self.reconnect_closes = words.boolean()?,
             "reconnect_sleep" => self.reconnect_sleep_ms = words.ms(1)?,
             "d" => self.pause_ms = words.ms(1)?,
             "s" => self.service = words.value()?,
@@ -407,8 +425,7 @@ impl Args {
             | "watchdog_minor_threshold"
             | "watchdog_major_threshold"
             | "watchdog_major_maxtriggers"
-            | "watchdog_minor_maxtriggers"
-            | "cp" => {
+            | "watchdog_minor_maxtriggers" => {
                 words.value()?;
             }
             _ => return self.trace_option(&option, words),
@@ -444,7 +461,7 @@ impl Args {
             | "error_overwrite"
             | "screen_overwrite"
             | "log_overwrite" => {
-                if words.value()? != "true" {
+                if !words.boolean()? {
                     return Err(format!("-{option}: only \"true\" is covered"));
                 }
             }
@@ -483,32 +500,28 @@ impl Args {
 
     /// Only what the list names is done.
     fn default_behaviors(&mut self, text: &str) -> Result<(), String> {
-        self.behaviors = Behaviors {
-            bye: false,
-            abort_unexpected: false,
-            ping_reply: false,
+        let all = |on: bool| Behaviors {
+            bye: on,
+            abort_unexpected: on,
+            ping_reply: on,
         };
-        for word in text.split(',') {
+        self.behaviors = all(false);
+        // A comma too many means nothing.
+        for word in text.split(',').filter(|word| !word.is_empty()) {
             let (name, on) = match word.strip_prefix('-') {
                 Some(name) => (name, false),
-                None => (word, true),
+                None => (word.strip_prefix('+').unwrap_or(word), true),
             };
             match name {
-                "all" | "none" => {
-                    let on = on == (name == "all");
-                    self.behaviors = Behaviors {
-                        bye: on,
-                        abort_unexpected: on,
-                        ping_reply: on,
-                    };
-                }
+                "none" if name == word => self.behaviors = all(false),
+                "all" => self.behaviors = all(on),
                 "bye" => self.behaviors.bye = on,
                 "abortunexp" => self.behaviors.abort_unexpected = on,
                 "pingreply" => self.behaviors.ping_reply = on,
                 _ => {
                     return Err(format!(
-                        "-default_behaviors {name}: all, none, bye, abortunexp or pingreply \
-                         is expected"
+                        "-default_behaviors {word}: none is expected, or all, bye, abortunexp \
+                         or pingreply, with + or - before it"
                     ));
                 }
             }
@@ -520,9 +533,10 @@ impl Args {
         if self.mode == Mode::PerAddress && self.files.is_empty() {
             return Err("-t ui needs the local addresses: give them with -inf FILE".to_owned());
         }
-        for (file, _) in &self.indexes {
-            if !self.files.contains(file) {
-                return Err(format!("-infindex {file}: give the file with -inf first"));
+        for (name, _) in &self.indexes {
+            let is_it = |path: &String| InjectionFile::is_name_of(path, name);
+            if !self.files.iter().any(is_it) {
+                return Err(format!("-infindex {name}: give the file with -inf first"));
             }
         }
         self.third_party.check()?;

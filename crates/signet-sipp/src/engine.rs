@@ -26,6 +26,8 @@ mod third_party;
 const STARTS_MAX: u64 = 256;
 /// The longest sleep.
 const SLEEP_MS: u64 = 200;
+/// The longest sleep while commands wait for a place.
+const COMMANDS_MS: u64 = 10;
 /// How long the last bytes may take to leave.
 const DRAIN_MS: u64 = 1_000;
 
@@ -61,8 +63,10 @@ pub(crate) struct Engine {
     begun: u64,
     open_max: u64,
     is_client: bool,
-    /// Ended by the clock, or by the scenario itself.
-    is_internal: bool,
+    /// Ended by the clock (`-timeout`).
+    is_timed_out: bool,
+    /// Ended by the scenario (`stop_now`).
+    is_stopped_now: bool,
     /// Ended by a signal or a key.
     is_stopped: bool,
     fatal: Option<String>,
@@ -92,6 +96,9 @@ impl Engine {
         let mut traces = Traces::open(&args, setup.calls.program(), start_unix_us)?;
         for warning in &setup.warnings {
             traces.error(0, warning);
+        }
+        if let Some(what) = traces.take_failure() {
+            return Err(Refusal::fatal(what));
         }
         let report = Report::new(
             &args,
@@ -126,7 +133,8 @@ impl Engine {
             state: State::Runs,
             begun: 0,
             is_client,
-            is_internal: false,
+            is_timed_out: false,
+            is_stopped_now: false,
             is_stopped: false,
             fatal: None,
             next_increase_ns: interval_ms.saturating_mul(1_000_000),
@@ -153,18 +161,22 @@ impl Engine {
             }
         }
         let now_ns = self.now_ns();
-        self.calls.abandon(now_ns, &mut self.out);
+        // As SIPp: whoever leaves for a fatal reason, or by stop_now, ends no call.
+        if self.fatal.is_none() && !self.is_stopped_now {
+            self.calls.abandon(now_ns, &mut self.out);
+        }
         self.deliver();
         std::mem::take(&mut self.twins).finish();
         let polled = polled.and_then(|()| self.drain());
         // What was found out is kept, whatever else went wrong.
         let now_ns = self.now_ns();
-        let unwritten = [
+        let undone = [
+            self.commands.finish(),
             self.report.finish(&self.calls, &self.pacing, now_ns),
             self.traces.finish(&self.calls, now_ns),
         ];
-        let unwritten: Vec<String> = unwritten.into_iter().flatten().collect();
-        for what in &unwritten {
+        let undone: Vec<String> = undone.into_iter().flatten().collect();
+        for what in &undone {
             // Where nobody reads, there is nobody to tell.
             let _ = writeln!(std::io::stderr().lock(), "{what}");
         }
@@ -173,7 +185,7 @@ impl Engine {
             return Err(Refusal::fatal(what));
         }
         Ok(match self.code() {
-            exit::OK if !unwritten.is_empty() => exit::FATAL,
+            exit::OK if !undone.is_empty() => exit::FATAL,
             code => code,
         })
     }
@@ -182,8 +194,10 @@ impl Engine {
         let stats = self.calls.stats();
         // SIPp's, but that a run that was stopped with nothing to show for it says so.
         let had_calls = self.is_client || self.calls.created() > 0;
-        let is_cut_short = self.is_internal || (self.is_stopped && had_calls);
-        if stats.get(Counter::Failed) > 0 {
+        let is_cut_short = self.is_timed_out || (self.is_stopped && had_calls);
+        if self.is_stopped_now {
+            exit::INTERNAL
+        } else if stats.get(Counter::Failed) > 0 {
             exit::FAILED
         } else if is_cut_short && stats.get(Counter::Successful) == 0 {
             exit::INTERNAL
@@ -207,6 +221,11 @@ impl Engine {
         self.deliver();
         self.report.tick(&mut self.calls, &self.pacing, now_ns);
         self.traces.tick(&self.calls, now_ns);
+        self.traces.flush();
+        if let Some(what) = self.traces.take_failure() {
+            self.fatal.get_or_insert(what);
+            self.state = State::Over;
+        }
         self.end_if_done();
         if is_behind {
             return Duration::ZERO;
@@ -225,6 +244,9 @@ impl Engine {
             && self.open() < self.open_max;
         if may_start && let Some(at) = self.pacing.due_at_ns(self.begun + 1) {
             until_ns = until_ns.min(at.max(self.reconnect_at_ns));
+        }
+        if self.commands.has_waiting() {
+            until_ns = until_ns.min(now_ns.saturating_add(COMMANDS_MS * 1_000_000));
         }
         if let Some(at) = self.report.next_ns() {
             until_ns = until_ns.min(at);
@@ -314,10 +336,8 @@ impl Engine {
             NetEvent::Closed { conn, reason } => closed.push((conn, reason)),
             NetEvent::SendFailed { cookie, error } => failed.push((cookie, error)),
             NetEvent::Malformed { flow, error, .. } => {
-                out.events.push(Event::Warning(format!(
-                    "what came from {} is no SIP: {error}",
-                    flow.remote
-                )));
+                let what = format!("what came from {} is no SIP: {error}", flow.remote);
+                calls.warn(what, out);
             }
             _ => {}
         });
@@ -371,9 +391,8 @@ impl Engine {
             }
             let is_shared = self.paths.closed(conn);
             if is_shared {
-                self.out.events.push(Event::Warning(format!(
-                    "the connection of all calls is gone: {reason:?}"
-                )));
+                let what = format!("the connection of all calls is gone: {reason:?}");
+                self.calls.warn(what, &mut self.out);
                 self.reconnect_at_ns =
                     now_ns.saturating_add(self.args.reconnect_sleep_ms.saturating_mul(1_000_000));
             }
@@ -423,14 +442,14 @@ impl Engine {
             }
             Event::Log(text) => self.traces.log(&text),
             Event::Warning(text) => self.traces.error(now_ns, &text),
-            Event::ErrorCode(code) => self.traces.error_code(code),
+            Event::ErrorCode(code) => self.traces.error_code(now_ns, code),
             Event::Fatal(text) => {
                 self.traces.error(now_ns, &text);
                 self.fatal.get_or_insert(text);
                 self.state = State::Over;
             }
             Event::Command(line) => {
-                if let Err(why) = self.commands.run(&line) {
+                if let Err(why) = self.commands.run(line) {
                     self.traces.error(now_ns, &why);
                 }
             }
@@ -441,7 +460,7 @@ impl Engine {
                 }
             }
             Event::StopNow => {
-                self.is_internal = true;
+                self.is_stopped_now = true;
                 self.state = State::Over;
             }
             Event::StopGracefully => self.end_softly(),
@@ -498,7 +517,7 @@ impl Engine {
             && now_ns >= ms.saturating_mul(1_000_000)
             && self.state != State::Over
         {
-            self.is_internal = true;
+            self.is_timed_out = true;
             if self.args.timeout_error {
                 self.fatal = Some(format!("the time of {ms} ms is over (-timeout_error)"));
                 self.state = State::Over;

@@ -6,10 +6,10 @@ pub mod exit {
     pub const OK: u8 = 0;
     /// A call failed; also a scenario or a command line that is refused.
     pub const FAILED: u8 = 1;
-    /// The time was over, or the scenario stopped the run, before any call
-    /// went through.
+    /// The scenario stopped the run at once; or the time was over, or somebody
+    /// stopped it, before any call went through.
     pub const INTERNAL: u8 = 97;
-    /// No calls here: the run goes on in the background.
+    /// No calls here: the run goes on in the background, or something was only shown.
     pub const NO_CALLS: u8 = 99;
     /// -1 for SIPp.
     pub const FATAL: u8 = 255;

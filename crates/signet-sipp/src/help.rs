@@ -13,7 +13,8 @@ Scenario
   -sn uac|uas         a built-in one (uac where neither is given)
   -sd uac|uas         prints a built-in one
   -inf FILE           injection file; more than one may be given
-  -infindex FILE N    index of a file by its field N, for <lookup>
+  -infindex FILE N    index of a file by its field N, for <lookup>; FILE as with -inf,
+                      or without its folders
   -ip_field N         the field with the local address (-t ui)
   -key NAME VALUE     the keyword [NAME]
   -set NAME VALUE     a global variable
@@ -44,7 +45,7 @@ Load
                       in three times the pauses of a call, -d or a second, whichever
                       is longest, and as many as that is at each new rate. What falls
                       due past it is dropped
-  -users N            that many calls all the time, up to 1000000
+  -users N            that many calls all the time, up to 1000000; then no -l
   -d TIME             length of pauses without a time of their own
   -rate_increase N, -rate_interval TIME, -rate_max N, -no_rate_quit, -rate_scale N
   -timeout TIME, -timeout_error, -recv_timeout TIME
@@ -54,8 +55,8 @@ Behaviour
   -aa                 answers INFO, NOTIFY, OPTIONS and UPDATE
   -nr                 no retransmissions
   -nd                 -default_behaviors none
-  -default_behaviors LIST   only these: all, none, bye, abortunexp, pingreply, with -
-                      to turn off what stands before
+  -default_behaviors LIST   only these: all, none, bye, abortunexp, pingreply; all but
+                      none with - to turn off what stands before
   -max_retrans N, -max_invite_retrans N, -max_non_invite_retrans N, -T2 TIME
   -lost PERCENT, -pause_msg_ign, -callid_slash_ign, -deadcall_wait TIME
 
@@ -73,8 +74,9 @@ Run
 Signals: USR1, TERM and INT end softly, twice hard; USR2 writes the screens.
 
 Exit codes: 0 all calls went through; 1 one failed, or the command line or the
-scenario is wrong; 97 ended by -timeout, stop_now, a signal or a key before a call
-went through (a called side that nobody called ends with 0);
-99 gone to the background; 254 a socket could not be bound; 255 fatal, or a file
-could not be written though all calls went through.
+scenario is wrong; 97 ended by stop_now, or by -timeout, a signal or a key before a
+call went through (a called side that nobody called ends with 0);
+99 gone to the background, or only shown something (-h, -v, -sd); 254 a socket could
+not be bound; 255 fatal, or all calls went through and a file could not be written or
+a command of <exec> not be run.
 ";

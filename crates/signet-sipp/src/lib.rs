@@ -45,7 +45,7 @@ fn try_run(args: impl Iterator<Item = OsString>) -> Result<u8, Refusal> {
     let mut out = std::io::stdout().lock();
     if args.help {
         let _ = out.write_all(help::TEXT.as_bytes());
-        return Ok(exit::OK);
+        return Ok(exit::NO_CALLS);
     }
     if args.version {
         let _ = writeln!(
@@ -53,11 +53,11 @@ fn try_run(args: impl Iterator<Item = OsString>) -> Result<u8, Refusal> {
             "signet {}, for scenarios of SIPp 3.6",
             env!("CARGO_PKG_VERSION")
         );
-        return Ok(exit::OK);
+        return Ok(exit::NO_CALLS);
     }
     if let Some(name) = &args.dump {
         let _ = out.write_all(setup::built_in(name)?.as_bytes());
-        return Ok(exit::OK);
+        return Ok(exit::NO_CALLS);
     }
     if args.check {
         let (files, program) = setup::read(&args)?;
@@ -72,6 +72,9 @@ fn try_run(args: impl Iterator<Item = OsString>) -> Result<u8, Refusal> {
     }
     drop(out);
     if args.background {
+        // Nobody hears the process in the background.
+        let (files, program) = setup::read(&args)?;
+        setup::tell(&setup::warnings(&files, &program));
         return background::start();
     }
     engine::Engine::new(args)?.run()

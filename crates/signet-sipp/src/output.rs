@@ -11,28 +11,19 @@ use crate::error::Refusal;
 pub(crate) struct Out {
     path: PathBuf,
     file: BufWriter<File>,
+    /// Whether something may stand in memory that is not in the file.
+    is_behind: bool,
     failure: Option<io::Error>,
 }
 
 impl Out {
     /// Begins a file anew.
     pub(crate) fn create(path: &Path) -> Result<Self, Refusal> {
-        Self::open(
-            path,
-            File::options().create(true).write(true).truncate(true),
-        )
-    }
-
-    /// Goes on behind what is in the file.
-    pub(crate) fn append(path: &Path) -> Result<Self, Refusal> {
-        Self::open(path, File::options().create(true).append(true))
-    }
-
-    fn open(path: &Path, options: &std::fs::OpenOptions) -> Result<Self, Refusal> {
-        match options.open(path) {
+        match File::create(path) {
             Ok(file) => Ok(Self {
                 path: path.to_owned(),
                 file: BufWriter::new(file),
+                is_behind: false,
                 failure: None,
             }),
             Err(error) => Err(Refusal::fatal(cannot_write(path, &error))),
@@ -41,13 +32,15 @@ impl Out {
 
     pub(crate) fn put(&mut self, bytes: &[u8]) {
         if self.failure.is_none() {
+            self.is_behind = true;
             self.failure = self.file.write_all(bytes).err();
         }
     }
 
     /// Lets others see what was written so far.
     pub(crate) fn flush(&mut self) {
-        if self.failure.is_none() {
+        if self.is_behind && self.failure.is_none() {
+            self.is_behind = false;
             self.failure = self.file.flush().err();
         }
     }

@@ -23,6 +23,8 @@ pub(crate) struct Period {
 
 pub(crate) struct Report {
     start_unix_us: u64,
+    /// With `-users` their number is what is aimed at, and no rate.
+    users: Option<u32>,
     stat: Option<Out>,
     delimiter: String,
     stat_period_ns: u64,
@@ -63,10 +65,11 @@ impl Report {
             before: calls.stats().clone(),
         };
         let dump_file = file_name(args, wanted.screen_file.as_ref(), "screen.log");
-        let screens = wanted.screen.then(|| Out::append(&dump_file)).transpose()?;
+        let screens = wanted.screen.then(|| Out::create(&dump_file)).transpose()?;
         let open_max = args.open_calls(calls.program().pauses_ms(args.pause_ms), args.rate);
         Ok(Self {
             start_unix_us,
+            users: args.users,
             stat,
             delimiter: args.stat_delimiter.clone(),
             stat_period_ns: args.stat_period_ms.saturating_mul(1_000_000),
@@ -146,11 +149,11 @@ impl Report {
         self.next_screen_ns = 0;
     }
 
-    /// Appends the screens to their file.
+    /// Writes the screens to their file, behind those that this run wrote before.
     pub(crate) fn dump(&mut self, calls: &Calls, pacing: &Pacing, now_ns: u64) {
         let text = self.screens(calls, pacing, now_ns, None);
         if self.screens.is_none() {
-            match Out::append(&self.dump_file) {
+            match Out::create(&self.dump_file) {
                 Ok(out) => self.screens = Some(out),
                 Err(refusal) => _ = self.failure.get_or_insert(refusal.what),
             }
@@ -182,9 +185,10 @@ impl Report {
     fn write_stat(&mut self, calls: &Calls, pacing: &Pacing, now_ns: u64) {
         let times = [0, self.stat_from.since_ns, now_ns].map(|ns| self.moment(ns).stamp());
         if let Some(out) = &mut self.stat {
+            let target = self.users.map_or(pacing.rate(), f64::from);
             let line = stat_file::line(
                 calls,
-                pacing,
+                target,
                 &self.stat_from,
                 &times,
                 now_ns,

@@ -17,9 +17,12 @@ use crate::args::{Args, Mode, ScenarioSource};
 use crate::error::{Refusal, exit};
 use crate::twins::Plan;
 
-/// The port that is tried first where none is given, and how many after it.
+/// The port of the other side where none is given; also the one that is tried first
+/// here, and how many after it.
 const FIRST_PORT: u16 = 5_060;
 const PORTS_TRIED: u16 = 60;
+/// Variables of all users together.
+const USER_VARIABLES_MAX: usize = 10_000_000;
 /// Files that stay open beside the calls' sockets.
 const FILES_KEPT: u64 = 64;
 /// How long a connection may be silent: longer than any test.
@@ -67,7 +70,7 @@ pub(crate) fn set_up(args: &Args, start_unix_us: u64) -> Result<Setup, Refusal> 
     tell(&warnings);
     let (remote, tls_name) = match &args.remote {
         Some(text) => {
-            let (host, addr) = resolve(text, args.transport, args.local_ip)?;
+            let (host, addr) = resolve(text, args.local_ip)?;
             (Some(addr), Some(host))
         }
         None => (None, None),
@@ -78,7 +81,7 @@ pub(crate) fn set_up(args: &Args, start_unix_us: u64) -> Result<Setup, Refusal> 
         ));
     }
     let send_to = match &args.send_to {
-        Some(text) => Some(resolve(text, args.transport, args.local_ip)?.1),
+        Some(text) => Some(resolve(text, args.local_ip)?.1),
         None => remote,
     };
     let own_ip = match args.local_ip {
@@ -155,12 +158,13 @@ pub(crate) fn read(args: &Args) -> Result<(Vec<InjectionFile>, Program), Refusal
     let files = read_files(args)?;
     let program = compile(args, &files)?;
     check_twins(args, &program)?;
+    check_variables(args, &program)?;
     Ok((files, program))
 }
 
 /// What the scenario and its files hold without a meaning.
 pub(crate) fn warnings(files: &[InjectionFile], program: &Program) -> Vec<String> {
-    let files = files.iter().filter_map(InjectionFile::warning);
+    let files = files.iter().flat_map(InjectionFile::warnings);
     let all = files.chain(program.warnings());
     all.map(ToString::to_string).collect()
 }
@@ -172,6 +176,19 @@ pub(crate) fn tell(warnings: &[String]) {
         // Where nobody reads, there is nobody to tell.
         let _ = writeln!(err, "warning: {warning}");
     }
+}
+
+/// Each user has variables of its own, and all of them are there from the beginning.
+fn check_variables(args: &Args, program: &Program) -> Result<(), Refusal> {
+    let users = args.users.unwrap_or(0) as usize;
+    let each = program.user_variable_count();
+    if users.saturating_mul(each) > USER_VARIABLES_MAX {
+        return Err(Refusal::mistake(format!(
+            "-users {users}: with {each} variables each they have more than \
+             {USER_VARIABLES_MAX}"
+        )));
+    }
+    Ok(())
 }
 
 /// The other instances of the command line must be those of the scenario.
@@ -217,7 +234,10 @@ fn read_files(args: &Args) -> Result<Vec<InjectionFile>, Refusal> {
             .map_err(|error| Refusal::mistake(format!("-inf {name}: {error}")))?;
         let mut file = InjectionFile::parse(name, &bytes).map_err(Refusal::mistake)?;
         check_users(args, &file)?;
-        for (_, column) in args.indexes.iter().filter(|(indexed, _)| indexed == name) {
+        for (indexed, column) in &args.indexes {
+            if !file.is_named(indexed) {
+                continue;
+            }
             file.set_index(*column)
                 .map_err(|what| Refusal::mistake(format!("-infindex {name} {column}: {what}")))?;
         }
@@ -266,15 +286,12 @@ fn compile(args: &Args, files: &[InjectionFile]) -> Result<Program, Refusal> {
     Program::compile(&name, &bytes, options).map_err(Refusal::mistake)
 }
 
-/// `host`, `host:port`, `[ip]` or `[ip]:port`: the name and the address.
-fn resolve(
-    text: &str,
-    transport: Transport,
-    local: Option<IpAddr>,
-) -> Result<(String, SocketAddr), Refusal> {
+/// `host`, `host:port`, `[ip]` or `[ip]:port`: the name and the address. As SIPp, without
+/// a port it is the same one over every transport.
+fn resolve(text: &str, local: Option<IpAddr>) -> Result<(String, SocketAddr), Refusal> {
     let wrong = |why: String| Refusal::fatal(format!("the remote host {text}: {why}"));
     let (host, port) = split_port(text).map_err(|why| wrong(why.to_owned()))?;
-    let port = port.unwrap_or(transport.default_port());
+    let port = port.unwrap_or(FIRST_PORT);
     let found: Vec<SocketAddr> = (host.as_str(), port)
         .to_socket_addrs()
         .map_err(|error| wrong(error.to_string()))?
@@ -571,6 +588,32 @@ mod tests {
         }
         for text in ["a:0", "a:x", "a:70000", "[::1", "[::1]x"] {
             assert!(split_port(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn without_a_port_it_is_5060() {
+        for (text, port) in [("127.0.0.1", 5_060), ("127.0.0.1:7", 7), ("[::1]", 5_060)] {
+            assert_eq!(resolve(text, None).unwrap().1.port(), port, "{text}");
+        }
+    }
+
+    #[test]
+    fn variables_of_users_have_a_bound() {
+        let text = b"<scenario name=\"s\"><recv request=\"A\"/>\
+                     <User variables=\"a,b\"/><Reference variables=\"a,b\"/></scenario>";
+        let program = Program::compile("s", text, CompileOptions::default()).unwrap();
+        assert_eq!(program.user_variable_count(), 2);
+        for (users, is_refused) in [(1_000_000, false), (5_000_000, false), (5_000_001, true)] {
+            let args = Args {
+                users: Some(users),
+                ..Args::default()
+            };
+            assert_eq!(
+                check_variables(&args, &program).is_err(),
+                is_refused,
+                "{users}"
+            );
         }
     }
 

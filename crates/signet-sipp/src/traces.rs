@@ -1,9 +1,8 @@
 //! The files that `-trace_*` ask for, besides statistics and screens.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use sip_scenario::{Calls, Moment, Program, StepKind};
+use sip_scenario::{Calls, Moment, Program, StepCounts, StepKind, StepLabel};
 
 use crate::args::Args;
 use crate::error::Refusal;
@@ -11,17 +10,26 @@ use crate::output::Out;
 
 /// Bytes of the error log; past it nothing more is written there but a line that says so.
 const ERROR_LOG_MAX: u64 = 1 << 30;
+/// Status codes that are kept for the next line; a line is written early where there are
+/// as many.
+const CODES_MAX: usize = 100_000;
+/// Response times that are kept until they are written, whatever `-rtt_freq` says.
+const RTTS_MAX: u64 = 10_000;
 
 pub(crate) struct Traces {
     start_unix_us: u64,
     messages: Option<Out>,
     short_messages: Option<Out>,
     errors: Option<Out>,
+    /// Where the errors go once there is one.
+    error_path: Option<PathBuf>,
     error_bytes: u64,
+    /// Why that file could not be begun.
+    failure: Option<String>,
     logs: Option<Out>,
     error_codes: Option<Out>,
-    /// Unexpected status codes since the last line.
-    codes: BTreeMap<u16, u64>,
+    /// Unexpected status codes since the last line, in the order in which they came.
+    codes: Vec<u16>,
     counts: Option<Out>,
     rtt: Option<Out>,
     rtds: Vec<String>,
@@ -32,6 +40,8 @@ pub(crate) struct Traces {
     period_ns: u64,
     next_ns: u64,
     delimiter: String,
+    /// Whether messages may be lost on purpose.
+    loses: bool,
 }
 
 /// `NAME_PID_kind`, where no other name is given.
@@ -69,21 +79,26 @@ impl Traces {
                 wanted.short_message_file.as_ref(),
                 "shortmessages.log",
             )?,
-            errors: open(wanted.errors, wanted.error_file.as_ref(), "errors.log")?,
+            errors: None,
+            error_path: wanted
+                .errors
+                .then(|| file_name(args, wanted.error_file.as_ref(), "errors.log")),
             error_bytes: 0,
+            failure: None,
             logs: open(wanted.logs, wanted.log_file.as_ref(), "logs.log")?,
             error_codes: open(wanted.error_codes, None, "error_codes.csv")?,
-            codes: BTreeMap::new(),
+            codes: Vec::new(),
             counts: open(wanted.counts, None, "counts.csv")?,
             rtt: open(wanted.rtt, None, "rtt.csv")?,
             rtds: program.rtd_names().to_vec(),
             rtts: Vec::new(),
-            rtt_frequency: args.rtt_frequency,
+            rtt_frequency: args.rtt_frequency.min(RTTS_MAX),
             ended: 0,
             transport: args.transport.via_name(),
             period_ns: args.stat_period_ms.saturating_mul(1_000_000),
             next_ns: 0,
             delimiter: args.stat_delimiter.clone(),
+            loses: args.lost > 0.0 || program.loses(),
         };
         let header = traces.counts_header(program);
         put(&mut traces.counts, &header);
@@ -133,7 +148,14 @@ impl Traces {
         }
     }
 
+    /// A line in the error log, which begins with the first.
     pub(crate) fn error(&mut self, now_ns: u64, text: &str) {
+        if let Some(path) = self.error_path.take() {
+            match Out::create(&path) {
+                Ok(out) => self.errors = Some(out),
+                Err(refusal) => self.failure = Some(refusal.what),
+            }
+        }
         if self.errors.is_none() || self.error_bytes > ERROR_LOG_MAX {
             return;
         }
@@ -150,9 +172,17 @@ impl Traces {
         }
     }
 
-    pub(crate) fn error_code(&mut self, code: u16) {
+    /// Why the error log could not be begun. As SIPp, such a run ends.
+    pub(crate) fn take_failure(&mut self) -> Option<String> {
+        self.failure.take()
+    }
+
+    pub(crate) fn error_code(&mut self, now_ns: u64, code: u16) {
         if self.error_codes.is_some() {
-            *self.codes.entry(code).or_default() += 1;
+            self.codes.push(code);
+            if self.codes.len() >= CODES_MAX {
+                self.write_codes(now_ns);
+            }
         }
     }
 
@@ -181,11 +211,23 @@ impl Traces {
         }
     }
 
+    /// Lets others see what was written so far.
+    pub(crate) fn flush(&mut self) {
+        self.outs().for_each(Out::flush);
+    }
+
     /// The last lines; gives what could not be written.
     pub(crate) fn finish(&mut self, calls: &Calls, now_ns: u64) -> Option<String> {
         self.write_lines(calls, now_ns);
         self.write_rtts();
-        let outs = [
+        // Each is written to its end, whatever became of the others.
+        let failures: Vec<String> = self.outs().filter_map(Out::finish).collect();
+        self.failure.take().or(failures.into_iter().next())
+    }
+
+    /// The files that are open.
+    fn outs(&mut self) -> impl Iterator<Item = &mut Out> {
+        [
             &mut self.messages,
             &mut self.short_messages,
             &mut self.errors,
@@ -195,10 +237,7 @@ impl Traces {
             &mut self.rtt,
         ]
         .into_iter()
-        .flatten();
-        // Each is written to its end, whatever became of the others.
-        let failures: Vec<String> = outs.filter_map(Out::finish).collect();
-        failures.into_iter().next()
+        .flatten()
     }
 
     fn write_rtts(&mut self) {
@@ -208,46 +247,38 @@ impl Traces {
     }
 
     fn write_lines(&mut self, calls: &Calls, now_ns: u64) {
-        let d = self.delimiter.clone();
-        let head = format!(
-            "{}{d}{}{d}",
-            self.moment(now_ns).stamp(),
-            elapsed_us(now_ns)
-        );
         if self.counts.is_some() {
-            let mut line = head.clone();
-            for (index, counts) in calls.stats().steps.iter().enumerate() {
+            let mut line = self.line_head(now_ns);
+            for index in 0..calls.program().step_count() {
                 let label = calls.program().step_label(index);
-                let values: &[u64] = match label.kind {
-                    StepKind::Send if label.retransmits => {
-                        &[counts.done, counts.retransmitted, counts.timeouts]
-                    }
-                    StepKind::Send => &[counts.done, counts.retransmitted],
-                    StepKind::Recv => &[
-                        counts.done,
-                        counts.retransmitted,
-                        counts.timeouts,
-                        counts.unexpected,
-                    ],
-                    StepKind::SendCommand | StepKind::ReceiveCommand => &[counts.done],
-                    StepKind::Pause => &[counts.done, counts.unexpected],
-                    StepKind::Nop => &[],
-                };
-                for value in values {
-                    line.push_str(&format!("{value}{d}"));
+                let counts = calls.stats().steps.get(index);
+                let counts = counts.copied().unwrap_or_default();
+                for (_, count) in self.columns(&label, &counts) {
+                    line.push_str(&format!("{count}{}", self.delimiter));
                 }
             }
             line.push('\n');
             put(&mut self.counts, &line);
         }
         if self.error_codes.is_some() {
-            let mut line = head;
-            for (code, count) in std::mem::take(&mut self.codes) {
-                line.push_str(&format!("{code}{d}{count}{d}"));
-            }
-            line.push('\n');
-            put(&mut self.error_codes, &line);
+            self.write_codes(now_ns);
         }
+    }
+
+    /// The codes that came since the last line, the last of them first, as SIPp has them.
+    fn write_codes(&mut self, now_ns: u64) {
+        let mut line = self.line_head(now_ns);
+        for code in self.codes.drain(..).rev() {
+            line.push_str(&format!("{code},"));
+        }
+        line.push('\n');
+        put(&mut self.error_codes, &line);
+    }
+
+    /// The time, and that since the beginning.
+    fn line_head(&self, now_ns: u64) -> String {
+        let (d, stamp) = (&self.delimiter, self.moment(now_ns).stamp());
+        format!("{stamp}{d}{}{d}", elapsed_us(now_ns))
     }
 
     fn counts_header(&self, program: &Program) -> String {
@@ -255,24 +286,47 @@ impl Traces {
         let mut header = format!("CurrentTime{d}ElapsedTime{d}");
         for index in 0..program.step_count() {
             let label = program.step_label(index);
-            let columns: &[&str] = match label.kind {
-                StepKind::Send if label.retransmits => &["Sent", "Retrans", "Timeout"],
-                StepKind::Send => &["Sent", "Retrans"],
-                StepKind::Recv => &["Recv", "Retrans", "Timeout", "Unexp"],
-                StepKind::Pause => &["Sessions", "Unexp"],
-                StepKind::SendCommand | StepKind::ReceiveCommand | StepKind::Nop => &[],
+            // SIPp calls everything a pause that neither sends nor expects a message.
+            let name = match label.kind {
+                StepKind::Send | StepKind::Recv => label.name.as_str(),
+                _ => "Pause",
             };
-            for column in columns {
-                header.push_str(&format!("{index}_{}_{column}{d}", label.name));
-            }
-            match label.kind {
-                StepKind::SendCommand => header.push_str(&format!("{index}_SendCmd{d}")),
-                StepKind::ReceiveCommand => header.push_str(&format!("{index}_RecvCmd{d}")),
-                _ => {}
+            for (column, _) in self.columns(&label, &StepCounts::default()) {
+                header.push_str(&format!("{index}_{name}_{column}{d}"));
             }
         }
         header.push('\n');
         header
+    }
+
+    /// What is counted of a step: the columns and their values.
+    fn columns(&self, label: &StepLabel<'_>, counts: &StepCounts) -> Vec<(&'static str, u64)> {
+        if label.is_hidden {
+            return Vec::new();
+        }
+        let mut columns = match label.kind {
+            StepKind::Send if label.retransmits => vec![
+                ("Sent", counts.done),
+                ("Retrans", counts.retransmitted),
+                ("Timeout", counts.timeouts),
+            ],
+            StepKind::Send => vec![("Sent", counts.done), ("Retrans", counts.retransmitted)],
+            StepKind::Recv => vec![
+                ("Recv", counts.done),
+                ("Retrans", counts.retransmitted),
+                ("Timeout", counts.timeouts),
+                ("Unexp", counts.unexpected),
+            ],
+            // SIPp counts the pauses that began, and nothing of the rest.
+            StepKind::Pause => vec![("Sessions", counts.done), ("Unexp", counts.unexpected)],
+            StepKind::Nop | StepKind::SendCommand | StepKind::ReceiveCommand => {
+                vec![("Sessions", 0), ("Unexp", counts.unexpected)]
+            }
+        };
+        if self.loses && matches!(label.kind, StepKind::Send | StepKind::Recv) {
+            columns.push(("Lost", counts.lost));
+        }
+        columns
     }
 
     fn message(&mut self, now_ns: u64, message: &[u8], is_sent: bool) {

@@ -58,6 +58,13 @@ fn what_is_wrong_is_told_before_the_first_packet() {
             "-3pcc and -slave_cfg: the scenario has neither",
         ),
         ("-sn regexp", 1, "-sn regexp is not covered"),
+        ("-sf good.xml -cp 8888", 1, "-cp is not covered"),
+        ("-sf good.xml -reconnect_close no", 1, "-reconnect_close no"),
+        (
+            "-sf good.xml -users 5 -l 9",
+            1,
+            "-l does not go with -users",
+        ),
         ("-sf good.xml -set x 1", 1, "good.xml:1:22: -set x"),
         ("-sf good.xml -t t9", 1, "-t t9 is no transport"),
     ] {
@@ -106,6 +113,73 @@ fn a_check_only_reads_and_tells_what_has_no_meaning() {
     assert_eq!(ended.code, 0, "{ended:?}");
     let ended = folder.ours("bad", "-sf none.xml -check").wait();
     assert_eq!(ended.code, 1, "{ended:?}");
+}
+
+#[test]
+fn an_index_is_for_the_file_or_for_the_end_of_its_path() {
+    let folder = Folder::new();
+    std::fs::create_dir(folder.0.join("sub")).unwrap();
+    folder.write("sub/users.csv", "SEQUENTIAL\nann;1\nben;2\n");
+    folder.write(
+        "look.xml",
+        &ALONE
+            .replace(
+                "<send>",
+                "<nop><action><lookup assign_to=\"n\" file=\"users.csv\" key=\"ben\"/></action></nop><send>",
+            )
+            .replace("To: <sip:c@d>", "To: <sip:c@d>\n  X-Field: [field1 line=\"[$n]\"]"),
+    );
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(support::DEADLINE)).unwrap();
+    let remote = socket.local_addr().unwrap();
+    for name in ["users.csv", "sub/users.csv"] {
+        let line = format!(
+            "-sf look.xml {remote} -i 127.0.0.1 -m 1 -inf sub/users.csv -infindex {name} 0"
+        );
+        let calling = folder.ours("calling", &line);
+        let mut bytes = [0; 2_000];
+        let (len, _) = socket.recv_from(&mut bytes).unwrap();
+        let text = String::from_utf8_lossy(&bytes[..len]);
+        assert!(text.contains("X-Field: 2\r\n"), "{name}: {text}");
+        // Nobody answers.
+        assert_eq!(calling.wait().code, 1);
+    }
+    let line = "-sf look.xml -check -inf sub/users.csv -infindex other/users.csv 0";
+    let ended = folder.ours("other", line).wait();
+    assert_eq!(ended.code, 1, "{ended:?}");
+}
+
+#[test]
+fn without_a_port_calls_go_to_5060_over_every_transport() {
+    let folder = Folder::new();
+    for transport in ["u1", "t1", "l1", "ln"] {
+        let line = format!(
+            "-sn uac 127.0.0.7 -i 127.0.0.1 -t {transport} -m 1 -timeout 100ms -timeout_error"
+        );
+        let ended = folder.ours("calling", &line).wait();
+        assert!(
+            ended.stdout.contains("127.0.0.7:5060("),
+            "{transport}: {}",
+            ended.stdout
+        );
+    }
+}
+
+#[test]
+fn what_is_only_shown_is_no_run() {
+    let folder = Folder::new();
+    for (line, text) in [
+        ("-h", "-trace_stat"),
+        ("-v", "signet "),
+        ("-sd uac", "<scenario"),
+    ] {
+        let (ours, theirs) = (
+            folder.ours("ours", line).wait(),
+            folder.sipp("theirs", line).wait(),
+        );
+        assert_eq!((ours.code, theirs.code), (99, 99), "{line}: {ours:?}");
+        assert!(ours.stdout.contains(text), "{line}: {}", ours.stdout);
+    }
 }
 
 #[test]
@@ -267,6 +341,72 @@ fn signals_end_it_softly_and_twice_hard() {
         ended.stdout.contains("BYE <----------         1"),
         "{}",
         ended.stdout
+    );
+}
+
+#[test]
+fn a_mistake_is_told_before_the_run_goes_to_the_background() {
+    let folder = Folder::new();
+    folder.write("good.xml", ALONE);
+    folder.write("bad.xml", &ALONE.replace("<recv ", "\n  <receive "));
+    folder.write("bad.csv", "SEQUENCE\na;b\n");
+    folder.write(
+        "odd.xml",
+        &ALONE.replace("<recv ", "\n  stray words <recv "),
+    );
+    for (line, code, what) in [
+        ("-sf bad.xml", 1, "bad.xml:10:3: <receive> is no step"),
+        ("-sf none.xml", 1, "-sf none.xml: "),
+        (
+            "-sf good.xml -inf bad.csv",
+            1,
+            "bad.csv:1:1: write SEQUENTIAL",
+        ),
+        (
+            "-sf odd.xml",
+            99,
+            "warning: odd.xml:10:3: text is passed over",
+        ),
+    ] {
+        let line = format!("127.0.0.1:9 -i 127.0.0.1 -m 1 -bg {line}");
+        let ended = folder.ours("run", &line).wait();
+        assert_eq!(ended.code, code, "{line}: {ended:?}");
+        assert!(ended.stderr.starts_with(what), "{line}: {}", ended.stderr);
+    }
+}
+
+#[test]
+fn commands_past_a_number_wait_for_a_place() {
+    let folder = Folder::new();
+    let line = "<exec command=\"sleep 0.3; echo ran >> ran\"/>".repeat(100);
+    let nop = format!("<nop><action>{line}</action></nop><send>");
+    folder.write("many.xml", &ALONE.replace("<send>", &nop));
+    // Longer than any command line may be.
+    let text = "<assignstr assign_to=\"t\" value=\"[$t][$t]xxxxxxxxxxxxxxxx\"/>".repeat(13);
+    let nop = format!("<nop><action>{text}<exec command=\"echo [$t][$t]\"/></action></nop><send>");
+    folder.write(
+        "long.xml",
+        &ALONE
+            .replace("<send>", &nop)
+            .replace("<recv response=\"200\" timeout=\"100\"/>", ""),
+    );
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let remote = silent.local_addr().unwrap();
+    let line = format!("-sf many.xml {remote} -i 127.0.0.1 -m 1");
+    let ended = folder.ours("many", &line).wait();
+    assert_eq!((ended.code, ended.stderr.as_str()), (1, ""), "{ended:?}");
+    support::await_that("every command runs", || {
+        let ran = std::fs::read_to_string(folder.0.join("ran"));
+        ran.unwrap_or_default().lines().count() == 100
+    });
+    let line = format!("-sf long.xml {remote} -i 127.0.0.1 -m 1");
+    let ended = folder.ours("long", &line).wait();
+    assert_eq!(ended.code, 255, "{ended:?}");
+    assert!(
+        ended.stderr.starts_with("the command 'echo xxxx")
+            && ended.stderr.contains("was not run: "),
+        "{}",
+        ended.stderr
     );
 }
 

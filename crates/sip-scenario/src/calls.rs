@@ -169,6 +169,8 @@ struct Core {
     now_ns: u64,
     /// Memory for texts, captures and such.
     scratch: Vec<u8>,
+    /// The message that a step has just sent, where its actions may look at it.
+    sent: Vec<u8>,
     /// Why the message being written cannot be.
     complaint: Option<String>,
     captures: Vec<Option<crate::posix::Scratch>>,
@@ -211,6 +213,7 @@ impl Calls {
                 dynamic_id: settings.dynamic_id.0,
                 now_ns: 0,
                 scratch: Vec::new(),
+                sent: Vec::new(),
                 complaint: None,
                 captures,
                 settings,
@@ -256,6 +259,11 @@ impl Calls {
         self.accepts = accepts;
     }
 
+    /// Gives a warning that is not a call's, and counts it.
+    pub fn warn(&mut self, text: String, out: &mut Outputs) {
+        self.core.warn(text, out);
+    }
+
     /// When to call [`Calls::advance`] next, in milliseconds.
     pub fn next_deadline_ms(&self) -> Option<u64> {
         self.core.wheel.next_deadline_ms()
@@ -299,11 +307,14 @@ impl Calls {
         self.core.now_ns = now_ns;
         let Some(received) = Received::read(bytes) else {
             self.core.stats.count(Counter::OutOfCallMessages);
-            out.events.push(Event::Warning(format!(
-                "not a SIP message with Call-ID and CSeq, from {}: '{}'",
-                flow.remote,
-                String::from_utf8_lossy(bytes.get(..80).unwrap_or(bytes))
-            )));
+            self.core.warn(
+                format!(
+                    "not a SIP message with Call-ID and CSeq, from {}: '{}'",
+                    flow.remote,
+                    String::from_utf8_lossy(bytes.get(..80).unwrap_or(bytes))
+                ),
+                out,
+            );
             return;
         };
         let id = self.core.call_id(received.call_id);
@@ -379,10 +390,13 @@ impl Calls {
             self.put_back(call, Verdict::Succeeded, out);
             return;
         }
-        out.events.push(Event::Warning(format!(
-            "call {}: a message could not be sent: {failure:?}",
-            call.number
-        )));
+        self.core.warn(
+            format!(
+                "call {}: a message could not be sent: {failure:?}",
+                call.number
+            ),
+            out,
+        );
         self.put_back(call, Verdict::Failed(counter), out);
     }
 
@@ -407,7 +421,9 @@ impl Calls {
         }
     }
 
-    /// Ends every call, as failed.
+    /// Ends every call that is open, and tells its other side where the settings want
+    /// that. Such a call counts neither as successful nor as failed, and its length is in
+    /// no figure.
     pub fn abandon(&mut self, now_ns: u64, out: &mut Outputs) {
         self.core.now_ns = now_ns;
         for slot in 0..self.slots.len() {
@@ -462,10 +478,13 @@ impl Calls {
             return;
         }
         core.stats.count(Counter::OutOfCallMessages);
-        out.events.push(Event::Warning(format!(
-            "Discarding message which can't be mapped to a known call: '{}'",
-            String::from_utf8_lossy(received.bytes)
-        )));
+        self.core.warn(
+            format!(
+                "Discarding message which can't be mapped to a known call: '{}'",
+                String::from_utf8_lossy(received.bytes)
+            ),
+            out,
+        );
     }
 
     /// A call of its own, not yet known by its Call-ID.
@@ -578,6 +597,14 @@ impl Calls {
             Some(slot) => slot.call = Some(call),
             None => broken!("a call that was admitted has its slot"),
         }
+    }
+}
+
+impl Core {
+    /// Gives a warning, and counts it.
+    fn warn(&mut self, text: String, out: &mut Outputs) {
+        self.stats.count(Counter::Warnings);
+        out.events.push(Event::Warning(text));
     }
 }
 

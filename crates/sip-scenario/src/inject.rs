@@ -10,6 +10,11 @@ use crate::random::Random;
 /// Lines of a file.
 const LINES_MAX: usize = 10_000_000;
 
+/// What some editors put before a text in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+/// What is wrong with a file without an order.
+const NO_ORDER: &str = "write SEQUENTIAL, RANDOM or USER in the first line";
+
 /// Which line a call gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -36,8 +41,8 @@ pub struct InjectionFile {
     /// The lines by the value of the indexed field.
     index: Option<HashMap<Vec<u8>, u32>>,
     next: u64,
-    /// An empty line that lines of fields follow, which are not read.
-    ends_early: Option<Problem>,
+    /// What is passed over.
+    warnings: Vec<Problem>,
 }
 
 /// Lines that are made from a pattern.
@@ -49,9 +54,10 @@ struct Printf {
 }
 
 impl InjectionFile {
-    /// Reads a file: `SEQUENTIAL`, `RANDOM` or `USER` in the first line, then a
-    /// line for each call, `;` between its fields, `#` before remarks. An empty line
-    /// ends it.
+    /// Reads a file: `SEQUENTIAL`, `RANDOM` or `USER` somewhere in the first line, then a
+    /// line for each call, `;` between its fields, `#` before remarks. A line without a
+    /// byte ends it; one with only a carriage return is a line with one empty field. The
+    /// carriage return of a line end is no part of a field.
     pub fn parse(name: &str, bytes: &[u8]) -> Result<Self, Problem> {
         let source = Source { name, bytes };
         if bytes.len() >= u32::MAX as usize {
@@ -67,19 +73,19 @@ impl InjectionFile {
             printf: None,
             index: None,
             next: 0,
-            ends_early: None,
+            warnings: Vec::new(),
         };
         let mut at = 0;
         let mut has_order = false;
         while at < bytes.len() {
             let rest = bytes.get(at..).unwrap_or_default();
             let len = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
-            let line = rest.get(..len).unwrap_or_default();
-            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            let whole = rest.get(..len).unwrap_or_default();
+            let line = whole.strip_suffix(b"\r").unwrap_or(whole);
             if !has_order {
                 file.read_order(source, line, at)?;
                 has_order = true;
-            } else if line.is_empty() {
+            } else if whole.is_empty() {
                 file.end_at(source, at, rest);
                 break;
             } else if !line.starts_with(b"#") {
@@ -88,7 +94,7 @@ impl InjectionFile {
             at += len + 1;
         }
         if !has_order {
-            return Err(source.problem(0, "write SEQUENTIAL, RANDOM or USER in the first line"));
+            return Err(source.problem(0, NO_ORDER));
         }
         if file.lines.len() < 2 {
             return Err(source.problem(bytes.len(), "the file has no line of fields"));
@@ -100,13 +106,13 @@ impl InjectionFile {
     fn end_at(&mut self, source: Source<'_>, at: usize, rest: &[u8]) {
         if !rest.trim_ascii().is_empty() {
             let what = "an empty line ends the file: what follows is not read";
-            self.ends_early = Some(source.problem(at, what));
+            self.warnings.push(source.problem(at, what));
         }
     }
 
-    /// What is in the file and was not read.
-    pub fn warning(&self) -> Option<&Problem> {
-        self.ends_early.as_ref()
+    /// What is in the file and was passed over.
+    pub fn warnings(&self) -> &[Problem] {
+        &self.warnings
     }
 
     /// Makes lines findable by the value of a field (`-infindex`).
@@ -181,9 +187,15 @@ impl InjectionFile {
         }
     }
 
-    pub(crate) fn is_named(&self, name: &str) -> bool {
-        let base = |path: &str| path.rsplit('/').next().map(str::to_owned);
-        self.name == name || (!name.contains('/') && base(&self.name) == base(name))
+    /// Whether a name stands for it: its path as it was given or, as in SIPp, the path's
+    /// last part.
+    pub fn is_named(&self, name: &str) -> bool {
+        Self::is_name_of(&self.name, name)
+    }
+
+    /// Whether a name stands for the file with this path.
+    pub fn is_name_of(path: &str, name: &str) -> bool {
+        path == name || path.rsplit('/').next() == Some(name)
     }
 
     pub(crate) fn is_indexed(&self) -> bool {
@@ -208,52 +220,42 @@ impl InjectionFile {
         }
     }
 
+    /// Reads the first line. As SIPp, which looks for words in it: what stands around them
+    /// has no meaning.
     fn read_order(&mut self, source: Source<'_>, line: &[u8], at: usize) -> Result<(), Problem> {
-        let text = String::from_utf8_lossy(line);
-        let mut part_at = at;
-        for (n, part) in text.split(',').enumerate() {
-            let word = part.trim();
-            let number = |name: &str| -> Option<i64> {
-                let value = word.strip_prefix(name)?.trim_start().strip_prefix('=')?;
-                value.trim().parse().ok()
-            };
-            let mut printf = self.printf.unwrap_or(Printf {
-                lines: 0,
-                offset: 0,
-                multiple: 1,
+        let has = |word: &[u8]| memchr::memmem::find(line, word).is_some();
+        self.order = if has(b"RANDOM") {
+            Order::Random
+        } else if has(b"SEQUENTIAL") {
+            Order::Sequential
+        } else if has(b"USER") {
+            Order::User
+        } else {
+            return Err(source.problem(at, NO_ORDER));
+        };
+        if has(b"PRINTF") {
+            let lines = setting(source, line, at, b"PRINTF=")?.unwrap_or(0);
+            if lines <= 0 {
+                return Err(source.problem(at, "PRINTF= and the number of lines is missing"));
+            }
+            self.printf = Some(Printf {
+                lines: lines.unsigned_abs(),
+                offset: setting(source, line, at, b"PRINTFOFFSET=")?.unwrap_or(0),
+                multiple: setting(source, line, at, b"PRINTFMULTIPLE=")?.unwrap_or(1),
             });
-            if n == 0 {
-                self.order = match word {
-                    "SEQUENTIAL" => Order::Sequential,
-                    "RANDOM" => Order::Random,
-                    "USER" | "USERS" => Order::User,
-                    _ => {
-                        let what = "write SEQUENTIAL, RANDOM or USER in the first line";
-                        return Err(source.problem(at, what));
-                    }
-                };
-            } else if let Some(lines) = number("PRINTF").filter(|n| *n > 0) {
-                printf.lines = lines.unsigned_abs();
-                self.printf = Some(printf);
-            } else if let Some(offset) = number("PRINTFOFFSET") {
-                printf.offset = offset;
-                self.printf = Some(printf);
-            } else if let Some(multiple) = number("PRINTFMULTIPLE") {
-                printf.multiple = multiple;
-                self.printf = Some(printf);
-            } else {
-                return Err(source.problem(
-                    part_at,
-                    format!(
-                        "{word:?} is not known here: PRINTF=, PRINTFOFFSET= or PRINTFMULTIPLE= \
-                         and a number"
-                    ),
-                ));
+        }
+        let mut part_at = at;
+        for part in line.split(|byte| *byte == b',') {
+            if !is_known(part) {
+                let what = format!(
+                    "{:?} is passed over: SEQUENTIAL, RANDOM or USER has a meaning here, and \
+                     behind a comma PRINTF=, PRINTFOFFSET= or PRINTFMULTIPLE= and a number",
+                    String::from_utf8_lossy(part)
+                );
+                self.warnings.push(source.problem(part_at, what));
+                break;
             }
             part_at += part.len() + 1;
-        }
-        if self.printf.is_some_and(|printf| printf.lines == 0) {
-            return Err(source.problem(at, "PRINTF= is missing"));
         }
         Ok(())
     }
@@ -284,6 +286,41 @@ impl InjectionFile {
         self.columns = self.columns.max(count);
         self.lines.push(place(self.fields.len()));
         Ok(())
+    }
+}
+
+/// The number behind a word of the first line; `None` without the word.
+fn setting(
+    source: Source<'_>,
+    line: &[u8],
+    at: usize,
+    word: &[u8],
+) -> Result<Option<i64>, Problem> {
+    let Some(found) = memchr::memmem::find(line, word) else {
+        return Ok(None);
+    };
+    let behind = found + word.len();
+    let text = line.get(behind..).unwrap_or_default();
+    let len = memchr::memchr(b',', text).unwrap_or(text.len());
+    let digits = text.get(..len).unwrap_or_default().trim_ascii();
+    match std::str::from_utf8(digits)
+        .ok()
+        .and_then(|text| text.parse().ok())
+    {
+        Some(number) => Ok(Some(number)),
+        None => Err(source.problem(at + behind, "a number and a comma or the line end")),
+    }
+}
+
+/// Whether a part of the first line has a meaning as a whole.
+fn is_known(part: &[u8]) -> bool {
+    let word = part.strip_prefix(BYTE_ORDER_MARK).unwrap_or(part);
+    let word = word.trim_ascii();
+    let name = word.split(|byte| *byte == b'=').next();
+    match name.unwrap_or_default() {
+        b"SEQUENTIAL" | b"RANDOM" | b"USER" | b"USERS" => name == Some(word),
+        b"PRINTF" | b"PRINTFOFFSET" | b"PRINTFMULTIPLE" => name != Some(word),
+        _ => false,
     }
 }
 

@@ -20,7 +20,14 @@
 //! - what the file holds besides is passed over: attributes without a meaning, text
 //!   between elements, an `<action>` that does not come first. Each is a warning;
 //! - `[last_*]` in the actions of a `<recv>` is still the message before;
-//! - what `check_it` finds wrong fails the call when it is over, and not before;
+//! - what `check_it` finds wrong in a `<recv>` or `<recvCmd>` fails the call when it is
+//!   over, and not before; in any other step it only leaves out the rest of the actions;
+//! - the actions of a `<send>` look at the message that was sent;
+//! - a variable that holds a number or the outcome of a test is an empty text for
+//!   `<strcmp>`, `<trim>` and `search_in="var"`, whatever a message shows of it;
+//! - `[peer_tag_param]` is the tag of the last response that had one;
+//! - the `timeout` that runs is that of the step at which the call stands, else
+//!   `-recv_timeout`; that of a later step begins when the call stands there;
 //! - what a `<pause>` says besides where to go on is done when it begins;
 //! - a call that stands at a `<timewait>` is over: a closed connection does not fail it.
 //!
@@ -33,7 +40,8 @@
 //! `<recv>`. A `<jump>` in a `<recv>` that is not optional jumps, where SIPp goes on behind
 //! it. A `<recv>` that takes too long and has `ontimeout` ends what is being sent again,
 //! which SIPp goes on with at the label. A call that sends without waiting leaves others their turn
-//! after 64 messages. Where an INVITE within a dialog fails and the call is aborted,
+//! after 64 messages. The carriage return of a line end in an injection file is no part of
+//! its last field. Where an INVITE within a dialog fails and the call is aborted,
 //! both ACK and BYE are sent; SIPp leaves out the ACK. A text ends after 65,535 bytes. A PING that is answered leaves its call alone; SIPp loses it.
 #![forbid(unsafe_code)]
 

@@ -347,6 +347,16 @@ impl Program {
         pauses.map(|ms| ms as u64).fold(0, u64::saturating_add)
     }
 
+    /// Whether a step says of itself which share of its messages is lost (`lost=...`).
+    pub fn loses(&self) -> bool {
+        self.steps.iter().any(|step| step.lost.is_some())
+    }
+
+    /// How many variables each user has (`<User variables=...>`).
+    pub fn user_variable_count(&self) -> usize {
+        self.variables.user.len()
+    }
+
     /// How many steps there are, labels not counted.
     pub fn step_count(&self) -> usize {
         self.steps.len()

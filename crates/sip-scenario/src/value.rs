@@ -47,11 +47,25 @@ impl Value {
             Self::Number(number) => Some(*number),
             Self::Bool(truth) => Some(f64::from(u8::from(*truth))),
             Self::Text(text) if text.is_empty() => Some(0.0),
-            Self::Text(text) => std::str::from_utf8(text).ok()?.trim().parse().ok(),
+            // White space may stand before it, and nothing behind it.
+            Self::Text(text) => std::str::from_utf8(text.trim_ascii_start())
+                .ok()?
+                .parse()
+                .ok(),
             Self::Unset => None,
         }
     }
 
+    /// As a text, for comparisons and searches: what is none is empty there, though a
+    /// message shows it.
+    pub(crate) fn string(&self) -> &[u8] {
+        match self {
+            Self::Text(text) => text,
+            _ => b"",
+        }
+    }
+
+    /// Appends it as a message shows it.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         match self {
             // As SIPp prints it: nothing.

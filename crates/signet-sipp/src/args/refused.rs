@@ -23,7 +23,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("max_rtp_port", MEDIA),
     ("plugin", "there are no plug-ins"),
     ("tdmmap", "there are no circuits"),
-    ("ci", "there is no control port; send signals USR1 and USR2"),
+    ("ci", CONTROL),
+    ("cp", CONTROL),
     ("rtcheck", "retransmissions are compared byte for byte"),
     ("sleep", "start it later"),
     (
@@ -38,6 +39,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("max_log_size", ROTATION),
 ];
 
+const CONTROL: &str = "there is no control port; send signals USR1 and USR2";
 const SCTP: &str = "there is no SCTP";
 const MEDIA: &str = "this generator sends no media";
 const ROTATION: &str = "files are not rotated";

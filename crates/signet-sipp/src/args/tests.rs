@@ -54,6 +54,26 @@ fn mistakes_are_named() {
         ("-default_behaviors foo", "-default_behaviors foo"),
         ("-periodic_rtd", "-periodic_rtd is not covered"),
         ("-users 1000001", "-users 1000001: a number from 0"),
+        ("-users 5 -l 9", "-l does not go with -users"),
+        ("-cp 8888", "-cp is not covered: there is no control port"),
+        (
+            "-ci 127.0.0.1",
+            "-ci is not covered: there is no control port",
+        ),
+        ("-reconnect_close no", "-reconnect_close no: true or false"),
+        ("-log_overwrite FALSE", "-log_overwrite: only"),
+        (
+            "-inf a/x.csv -infindex b/x.csv 0",
+            "-infindex b/x.csv: give the file",
+        ),
+        (
+            "-default_behaviors -none",
+            "-default_behaviors -none: none is expected",
+        ),
+        (
+            "-default_behaviors +none",
+            "-default_behaviors +none: none is expected",
+        ),
     ] {
         let error = read(line).unwrap_err();
         assert!(error.starts_with(what), "{line}: {error}");
@@ -70,6 +90,10 @@ fn default_behaviors_are_those_that_are_named() {
         ("all,-bye", false, true, true),
         ("abortunexp,pingreply", false, true, true),
         ("bye,none", false, false, false),
+        ("none,bye", true, false, false),
+        ("+bye", true, false, false),
+        ("all,", true, true, true),
+        (",+pingreply,,+abortunexp", false, true, true),
     ] {
         let behaviors = read(&format!("-default_behaviors {list}"))
             .unwrap()
@@ -96,8 +120,35 @@ fn as_many_calls_are_open_as_the_pauses_of_three_last() {
         ("-l 7", 60_000, 100.0, 7),
         ("-l 0", 60_000, 100.0, u64::MAX),
         ("-users 5", 60_000, 100.0, 5),
+        ("-l 9 -users 5", 60_000, 100.0, 5),
     ] {
         let args = read(line).unwrap();
         assert_eq!(args.open_calls(pauses_ms, rate), max, "{line} {rate}");
+    }
+}
+
+#[test]
+fn a_word_that_is_true_or_false_has_any_case() {
+    for (word, closes) in [
+        ("true", true),
+        ("True", true),
+        ("TRUE", true),
+        ("1", true),
+        ("false", false),
+        ("FALSE", false),
+        ("0", false),
+    ] {
+        let args = read(&format!("-reconnect_close {word} -log_overwrite True host")).unwrap();
+        assert_eq!(args.reconnect_closes, closes, "{word}");
+        let args = read(&format!("-sendbuffer_warn {word} host")).unwrap();
+        assert_eq!(args.remote.as_deref(), Some("host"), "{word}");
+    }
+}
+
+#[test]
+fn a_file_with_an_index_may_go_by_the_end_of_its_path() {
+    for name in ["dir/users.csv", "users.csv"] {
+        let args = read(&format!("-inf dir/users.csv -infindex {name} 2")).unwrap();
+        assert_eq!(args.indexes, [(name.to_owned(), 2)]);
     }
 }

@@ -24,7 +24,7 @@ impl Engine {
                         self.start_by_command(&text);
                     }
                 }
-                Heard::Ended => self.end_with_twin(now_ns),
+                Heard::Ended => self.end_with_twin(),
             }
         }
         true
@@ -46,15 +46,15 @@ impl Engine {
             .start_by_command(now_ns, path, text, &mut self.out);
         if let Err(why) = started {
             let what = format!("a command begins no call: {why:?}");
-            self.traces.error(now_ns, &what);
+            self.calls.warn(what, &mut self.out);
         }
     }
 
     /// Another instance has ended, so calls of both can no longer go on. As SIPp:
     /// who sent the first command lets its own calls end.
-    fn end_with_twin(&mut self, now_ns: u64) {
+    fn end_with_twin(&mut self) {
         let what = "one of the other instances has ended: so does this one";
-        self.traces.error(now_ns, what);
+        self.calls.warn(what.to_owned(), &mut self.out);
         let is_one = self.args.third_party.twin.is_some();
         if is_one && self.calls.program().twin() == Some(Twin::Tells) {
             self.end_softly();

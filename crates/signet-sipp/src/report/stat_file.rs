@@ -2,7 +2,6 @@
 
 use sip_scenario::{Calls, Classes, Counter, Program};
 
-use crate::pacing::Pacing;
 use crate::traces::{elapsed, elapsed_us};
 
 use super::{Period, call_rate, ns_of, since};
@@ -109,7 +108,7 @@ fn class_columns(name: &str, ends_ms: &[u32], columns: &mut Vec<String>) {
 /// A line: what came since the last one (P), and since the beginning (C).
 pub(super) fn line(
     calls: &Calls,
-    pacing: &Pacing,
+    target_rate: f64,
     from: &Period,
     stamps: &[String; 3],
     now_ns: u64,
@@ -120,7 +119,7 @@ pub(super) fn line(
     let mut values: Vec<String> = stamps.to_vec();
     values.push(elapsed(period_ns));
     values.push(elapsed(now_ns));
-    values.push(pacing.rate().to_string());
+    values.push(target_rate.to_string());
     values.push(rounded(call_rate(stats, Some(&from.before), period_ns)));
     values.push(rounded(call_rate(stats, None, now_ns)));
     let both = |values: &mut Vec<String>, counter: Counter| {

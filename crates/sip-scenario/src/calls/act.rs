@@ -5,7 +5,7 @@ use std::sync::Arc;
 use invariant::broken;
 
 use crate::inject::InjectionFile;
-use crate::program::{Action, Check, FileRef, Operand, SearchIn, Step, VarRef};
+use crate::program::{Action, Check, FileRef, Operand, SearchIn, Step, VarRef, What};
 use crate::scan;
 use crate::stats::Counter;
 use crate::template::Template;
@@ -29,8 +29,8 @@ pub(super) enum Acted {
 enum ActedOne {
     Done,
     Jumped(u32),
-    /// It found something wrong: the rest of the step's actions are left out, and the
-    /// call fails when it is over.
+    /// It found something wrong: the rest of the step's actions are left out and, where
+    /// the step received something, the call fails when it is over.
     Fails(Counter),
     Ends(Verdict),
 }
@@ -50,7 +50,9 @@ impl Core {
                 ActedOne::Done => {}
                 ActedOne::Jumped(target) => jumped = Some(target),
                 ActedOne::Fails(counter) => {
-                    call.failure = Some(counter);
+                    if matches!(step.what, What::Recv(_) | What::ReceiveCommand(_)) {
+                        call.failure = Some(counter);
+                    }
                     break;
                 }
                 ActedOne::Ends(verdict) => {
@@ -86,9 +88,8 @@ impl Core {
             }
             Action::Warning(text) => {
                 let text = self.text(call, text);
-                self.stats.count(Counter::Warnings);
                 let text = String::from_utf8_lossy(&text).into_owned();
-                out.events.push(Event::Warning(text));
+                self.warn(text, out);
             }
             Action::Error(text) => {
                 let text = self.text(call, text);
@@ -100,11 +101,14 @@ impl Core {
             Action::AssignText(to, text) => {
                 let text = self.text(call, text);
                 if text.len() > TEXT_MAX {
-                    out.events.push(Event::Warning(format!(
-                        "call {}: a text of {} bytes was cut to {TEXT_MAX}",
-                        call.number,
-                        text.len()
-                    )));
+                    self.warn(
+                        format!(
+                            "call {}: a text of {} bytes was cut to {TEXT_MAX}",
+                            call.number,
+                            text.len()
+                        ),
+                        out,
+                    );
                 }
                 self.scopes(call).set(*to, Value::text(text));
             }
@@ -200,20 +204,24 @@ impl Core {
                 at_line_start,
             } => {
                 let found = find_header(message, name, *ignore_case, *occurrence, *at_line_start);
-                match found {
+                match found.filter(|text| !text.is_empty()) {
                     Some(text) => text,
+                    // Whatever the expression is.
                     None if check == Check::MustBe => {
-                        out.events.push(Event::Warning(format!(
-                            "Failed regexp match: header {} not found in message",
-                            String::from_utf8_lossy(name)
-                        )));
+                        self.warn(
+                            format!(
+                                "Failed regexp match: header {} not found in message",
+                                String::from_utf8_lossy(name)
+                            ),
+                            out,
+                        );
                         return ActedOne::Fails(Counter::RegexpHeaderNotFound);
                     }
                     None => b"",
                 }
             }
             SearchIn::Variable(from) => {
-                self.scopes(call).get(*from).write(&mut variable);
+                variable.extend_from_slice(self.scopes(call).get(*from).string());
                 variable.as_slice()
             }
         };
@@ -240,17 +248,23 @@ impl Core {
         }
         match check {
             Check::MustBe if !found => {
-                out.events.push(Event::Warning(format!(
-                    "Failed regexp match: looking in '{}'",
-                    String::from_utf8_lossy(text)
-                )));
+                self.warn(
+                    format!(
+                        "Failed regexp match: looking in '{}'",
+                        String::from_utf8_lossy(text)
+                    ),
+                    out,
+                );
                 ActedOne::Fails(Counter::RegexpDoesntMatch)
             }
             Check::MustNotBe if found => {
-                out.events.push(Event::Warning(format!(
-                    "Regexp matched but should not: looking in '{}'",
-                    String::from_utf8_lossy(text)
-                )));
+                self.warn(
+                    format!(
+                        "Regexp matched but should not: looking in '{}'",
+                        String::from_utf8_lossy(text)
+                    ),
+                    out,
+                );
                 ActedOne::Fails(Counter::RegexpShouldntMatch)
             }
             _ => ActedOne::Done,
@@ -305,10 +319,13 @@ impl Core {
         let target = self.operand(call, operand);
         let is_step = target >= 0.0 && target < self.program.steps.len() as f64;
         if !is_step {
-            out.events.push(Event::Warning(format!(
-                "call {}: a jump to step {target}, which does not exist",
-                call.number
-            )));
+            self.warn(
+                format!(
+                    "call {}: a jump to step {target}, which does not exist",
+                    call.number
+                ),
+                out,
+            );
             return ActedOne::Ends(Verdict::Failed(Counter::Rejected));
         }
         ActedOne::Jumped(target as u32)

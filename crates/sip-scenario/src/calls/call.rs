@@ -94,8 +94,6 @@ pub(super) struct Call {
     /// What an action found wrong: a call that goes through its scenario failed all the same.
     pub(super) failure: Option<Counter>,
     pub(super) alarm: Alarm,
-    /// The step whose `timeout` runs.
-    pub(super) timeout_step: u32,
     pub(super) resending: Resending,
     pub(super) cseq: u32,
     /// Whether the last request sent is an INVITE, and no ACK came or went.

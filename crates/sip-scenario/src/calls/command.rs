@@ -17,10 +17,13 @@ impl Calls {
     pub fn receive_command(&mut self, now_ns: u64, text: &[u8], out: &mut Outputs) -> bool {
         self.core.now_ns = now_ns;
         let Some(id) = scan::command_header(text, b"Call-ID").filter(|id| !id.is_empty()) else {
-            out.events.push(Event::Warning(format!(
-                "a command without Call-ID: '{}'",
-                String::from_utf8_lossy(text)
-            )));
+            self.core.warn(
+                format!(
+                    "a command without Call-ID: '{}'",
+                    String::from_utf8_lossy(text)
+                ),
+                out,
+            );
             return true;
         };
         let id = self.core.call_id(id);
@@ -38,10 +41,13 @@ impl Calls {
             return false;
         }
         self.core.stats.count(Counter::OutOfCallMessages);
-        out.events.push(Event::Warning(format!(
-            "a command that belongs to no call: '{}'",
-            String::from_utf8_lossy(text)
-        )));
+        self.core.warn(
+            format!(
+                "a command that belongs to no call: '{}'",
+                String::from_utf8_lossy(text)
+            ),
+            out,
+        );
         true
     }
 
@@ -84,10 +90,13 @@ impl Core {
     /// optional and what only acts.
     fn take_command(&mut self, call: &mut Call, text: &[u8], out: &mut Outputs) -> Verdict {
         if says_abort(text) {
-            out.events.push(Event::Warning(format!(
-                "the other instance aborted the call '{}'",
-                String::from_utf8_lossy(&call.id)
-            )));
+            self.warn(
+                format!(
+                    "the other instance aborted the call '{}'",
+                    String::from_utf8_lossy(&call.id)
+                ),
+                out,
+            );
             if self.settings.behaviors.bye {
                 self.end_politely(call, None, out);
             }
@@ -108,11 +117,14 @@ impl Core {
             _ => false,
         });
         let Some((index, step)) = found else {
-            out.events.push(Event::Warning(format!(
-                "a command that step {} does not expect, or not of its sender: '{}'",
-                call.step,
-                String::from_utf8_lossy(text)
-            )));
+            self.warn(
+                format!(
+                    "a command that step {} does not expect, or not of its sender: '{}'",
+                    call.step,
+                    String::from_utf8_lossy(text)
+                ),
+                out,
+            );
             return Verdict::Failed(Counter::Rejected);
         };
         self.leave_pause(call);

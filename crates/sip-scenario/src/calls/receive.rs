@@ -194,8 +194,10 @@ impl Core {
         is_lost
     }
 
+    /// Keeps the tag of the other side: what stands in the To of a request is this side's.
     fn keep_peer_tag(&self, call: &mut Call, received: &Received<'_>) {
-        if let Some(to) = scan::header(received.bytes, b"To")
+        if matches!(received.start, Start::Response(_))
+            && let Some(to) = scan::header(received.bytes, b"To")
             && let Some(tag) = scan::parameter(to, b"tag")
         {
             call.peer_tag.clear();
@@ -349,12 +351,15 @@ impl Core {
         if let Start::Request(method) = received.start {
             if matches!(method, b"BYE" | b"CANCEL") {
                 let goes_on = !behaviors.abort_unexpected;
-                out.events.push(Event::Warning(format!(
-                    "{} call on an unexpected {} for call: {}",
-                    if goes_on { "Continuing" } else { "Aborting" },
-                    String::from_utf8_lossy(method),
-                    String::from_utf8_lossy(&call.id)
-                )));
+                self.warn(
+                    format!(
+                        "{} call on an unexpected {} for call: {}",
+                        if goes_on { "Continuing" } else { "Aborting" },
+                        String::from_utf8_lossy(method),
+                        String::from_utf8_lossy(&call.id)
+                    ),
+                    out,
+                );
                 if goes_on {
                     return Verdict::Waits;
                 }
@@ -377,13 +382,16 @@ impl Core {
             out.events.push(Event::ErrorCode(code));
         }
         let goes_on = !behaviors.abort_unexpected;
-        out.events.push(Event::Warning(format!(
-            "{} call on unexpected message for Call-Id '{}': while {}, received '{}'",
-            if goes_on { "Continuing" } else { "Aborting" },
-            String::from_utf8_lossy(&call.id),
-            self.expectation(call),
-            String::from_utf8_lossy(received.bytes)
-        )));
+        self.warn(
+            format!(
+                "{} call on unexpected message for Call-Id '{}': while {}, received '{}'",
+                if goes_on { "Continuing" } else { "Aborting" },
+                String::from_utf8_lossy(&call.id),
+                self.expectation(call),
+                String::from_utf8_lossy(received.bytes)
+            ),
+            out,
+        );
         if goes_on {
             return Verdict::Waits;
         }

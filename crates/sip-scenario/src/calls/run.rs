@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use invariant::broken;
 
-use crate::program::{Pause, Presence, Step, What};
+use crate::program::{Pause, Step, What};
 use crate::stats::Counter;
 use crate::value::Value;
 
@@ -91,9 +91,10 @@ impl Core {
                 call.step = self.next_step(call, step);
                 continue;
             }
+            let mut message = None;
             match &step.what {
                 What::Recv(_) | What::ReceiveCommand(_) => {
-                    self.await_message(call, &program.steps);
+                    self.await_message(call, step);
                     return Verdict::Waits;
                 }
                 What::Pause(pause) => return self.pause(call, step, pause, out),
@@ -115,6 +116,7 @@ impl Core {
                     if let Some(verdict) = self.send(call, step, send, out) {
                         return verdict;
                     }
+                    message = Some(std::mem::take(&mut self.sent));
                 }
                 What::SendCommand(command) => {
                     sent += 1;
@@ -122,14 +124,21 @@ impl Core {
                 }
                 What::Nop => self.stats.step(call.step).done += 1,
             }
-            if let Some(verdict) = self.complete(call, step, None, out) {
+            let verdict = self.complete(call, step, message.as_deref(), out);
+            if let Some(message) = message {
+                self.sent = message;
+            }
+            if let Some(verdict) = verdict {
                 return verdict;
             }
         }
-        out.events.push(Event::Warning(format!(
-            "call {}: {STEPS_MAX} steps without waiting for anything",
-            call.number
-        )));
+        self.warn(
+            format!(
+                "call {}: {STEPS_MAX} steps without waiting for anything",
+                call.number
+            ),
+            out,
+        );
         Verdict::Failed(Counter::Rejected)
     }
 
@@ -214,28 +223,17 @@ impl Core {
         }
     }
 
-    /// Waits for a message: for the first of those that may come now which has
-    /// a limit, or as long as all are waited for.
-    fn await_message(&mut self, call: &mut Call, steps: &[Step]) {
+    /// Waits for a message: as long as the step at which the call stands says, else as
+    /// long as all are waited for. What later steps say counts once the call stands there.
+    fn await_message(&mut self, call: &mut Call, step: &Step) {
         call.waits = Waits::Message;
         call.steps_made = 0;
         self.stop_alarm(&mut call.alarm);
-        let mut limit = None;
-        for (index, step) in (call.step..).zip(steps.iter().skip(call.step as usize)) {
-            let What::Recv(recv) = &step.what else {
-                break;
-            };
-            if let Some(ms) = recv.timeout_ms {
-                limit = Some((u64::from(ms), index));
-                break;
-            }
-            if recv.optional == Presence::Mandatory {
-                break;
-            }
-        }
-        let limit = limit.or(self.settings.recv_timeout_ms.map(|ms| (ms, call.step)));
-        if let Some((ms, index)) = limit {
-            call.timeout_step = index;
+        let own_ms = match &step.what {
+            What::Recv(recv) => recv.timeout_ms.map(u64::from),
+            _ => None,
+        };
+        if let Some(ms) = own_ms.or(self.settings.recv_timeout_ms) {
             call.alarm = self.start_alarm(call.slot, ms);
         }
     }
@@ -317,28 +315,34 @@ impl Core {
     /// No message came in time.
     fn time_out(&mut self, call: &mut Call, out: &mut Outputs) -> Verdict {
         call.waits = Waits::Nothing;
-        self.stats.step(call.timeout_step).timeouts += 1;
+        self.stats.step(call.step).timeouts += 1;
         let program = Arc::clone(&self.program);
-        let step = program.steps.get(call.timeout_step as usize);
+        let step = program.steps.get(call.step as usize);
         // A label behind the last step: the call ends, as failed.
         let label = step
             .and_then(|step| step.on_timeout)
             .filter(|label| (*label as usize) < program.steps.len());
         let id = String::from_utf8_lossy(&call.id);
         if let Some(label) = label {
-            out.events.push(Event::Warning(format!(
-                "Call-Id: {id}, receive timeout on message {}, jumping to step {label}",
-                call.timeout_step
-            )));
+            self.warn(
+                format!(
+                    "Call-Id: {id}, receive timeout on message {}, jumping to step {label}",
+                    call.step
+                ),
+                out,
+            );
             call.step = label;
             self.stop_resending(call);
             return self.run(call, out);
         }
-        out.events.push(Event::Warning(format!(
-            "Call-Id: {id}, receive timeout on message {} without a step to go on at \
+        self.warn(
+            format!(
+                "Call-Id: {id}, receive timeout on message {} without a step to go on at \
              (ontimeout attribute): aborting call",
-            call.timeout_step
-        )));
+                call.step
+            ),
+            out,
+        );
         if self.settings.behaviors.bye {
             self.end_politely(call, None, out);
         }

@@ -11,7 +11,8 @@ use super::call::{Alarm, Call, Resending, Timer, Verdict};
 use super::{Core, Event, Outputs};
 
 impl Core {
-    /// Sends a step's message; a verdict ends the call.
+    /// Sends a step's message, and keeps it where the step has actions; a verdict ends the
+    /// call.
     pub(super) fn send(
         &mut self,
         call: &mut Call,
@@ -48,19 +49,10 @@ impl Core {
             return Some(Verdict::Failed(Counter::Rejected));
         }
         let message = out.outbox.bytes.get(start..).unwrap_or_default();
-        if let Some(txn) = send
-            .start_txn
-            .and_then(|n| call.txns.get_mut(usize::from(n)))
-        {
-            let via = scan::header(message, b"Via").unwrap_or_default();
-            txn.branch.clear();
-            txn.branch
-                .extend_from_slice(scan::parameter(via, b"branch").unwrap_or_default());
-            txn.ack_step = None;
-            txn.response_hash = 0;
-        }
-        if let Some(txn) = send.ack_txn.and_then(|n| call.txns.get_mut(usize::from(n))) {
-            txn.ack_step = Some(call.step);
+        keep_txns(call, send, message);
+        self.sent.clear();
+        if !step.actions.is_empty() {
+            self.sent.extend_from_slice(message);
         }
         let is_datagram = !self.settings.transport.is_reliable();
         if is_datagram {
@@ -120,10 +112,10 @@ impl Core {
         self.render(call, &send.template, i64::from(step), &mut out.outbox.bytes);
         if let Some(why) = self.complaint.take() {
             out.outbox.bytes.truncate(start);
-            out.events.push(Event::Warning(format!(
-                "call {}: an ACK was not sent again: {why}",
-                call.number
-            )));
+            self.warn(
+                format!("call {}: an ACK was not sent again: {why}", call.number),
+                out,
+            );
             return;
         }
         out.outbox
@@ -168,17 +160,21 @@ impl Core {
             .filter(|label| (*label as usize) < program.steps.len());
         let id = String::from_utf8_lossy(&call.id);
         if let Some(label) = label {
-            out.events.push(Event::Warning(format!(
-                "Call-Id: {id}, timeout on max UDP retrans for message {index}, \
+            self.warn(
+                format!(
+                    "Call-Id: {id}, timeout on max UDP retrans for message {index}, \
                  jumping to step {label}"
-            )));
+                ),
+                out,
+            );
             self.leave_pause(call);
             call.step = label;
             return self.run(call, out);
         }
-        out.events.push(Event::Warning(format!(
-            "Aborting call on UDP retransmission timeout for Call-ID '{id}'"
-        )));
+        self.warn(
+            format!("Aborting call on UDP retransmission timeout for Call-ID '{id}'"),
+            out,
+        );
         if self.settings.behaviors.bye {
             self.end_politely(call, None, out);
         }
@@ -223,5 +219,22 @@ impl Core {
     pub(super) fn is_lost(&mut self, step: &Step) -> bool {
         let share = step.lost.unwrap_or(self.settings.lost);
         share > 0.0 && self.random.unit() < share
+    }
+}
+
+/// Keeps which request began a transaction, and which step is its ACK.
+fn keep_txns(call: &mut Call, send: &SendStep, message: &[u8]) {
+    let begun = send.start_txn.map(usize::from);
+    if let Some(txn) = begun.and_then(|n| call.txns.get_mut(n)) {
+        let via = scan::header(message, b"Via").unwrap_or_default();
+        txn.branch.clear();
+        txn.branch
+            .extend_from_slice(scan::parameter(via, b"branch").unwrap_or_default());
+        txn.ack_step = None;
+        txn.response_hash = 0;
+    }
+    let acked = send.ack_txn.map(usize::from);
+    if let Some(txn) = acked.and_then(|n| call.txns.get_mut(n)) {
+        txn.ack_step = Some(call.step);
     }
 }

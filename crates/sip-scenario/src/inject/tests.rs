@@ -19,16 +19,59 @@ fn lines_and_fields_are_counted_from_zero() {
 }
 
 #[test]
-fn an_empty_line_ends_the_file() {
-    let file = InjectionFile::parse("f", b"SEQUENTIAL\na\n\r\nb\n").unwrap();
+fn a_line_without_a_byte_ends_the_file() {
+    let file = InjectionFile::parse("f", b"SEQUENTIAL\na\n\nb\n").unwrap();
     assert_eq!(file.line_count(), 1);
-    let warning = file.warning().unwrap().to_string();
+    let warning = file.warnings()[0].to_string();
     assert!(
         warning.starts_with("f:3:1: an empty line ends"),
         "{warning}"
     );
     let file = InjectionFile::parse("f", b"SEQUENTIAL\na\n\n\n").unwrap();
-    assert!(file.line_count() == 1 && file.warning().is_none());
+    assert!(file.line_count() == 1 && file.warnings().is_empty());
+}
+
+#[test]
+fn a_line_with_only_a_carriage_return_is_one_with_an_empty_field() {
+    for text in [
+        &b"SEQUENTIAL\r\na;1\r\n\r\nb;2\r\n"[..],
+        b"SEQUENTIAL\na;1\n\r\nb;2\n",
+    ] {
+        let file = InjectionFile::parse("f", text).unwrap();
+        assert!(file.line_count() == 3 && file.warnings().is_empty());
+        assert_eq!(
+            (field(&file, 0, 1), field(&file, 1, 0)),
+            ("1".into(), "".into())
+        );
+        assert_eq!(field(&file, 2, 1), "2");
+    }
+}
+
+#[test]
+fn the_order_may_stand_anywhere_in_the_first_line() {
+    for (line, order, warns) in [
+        (&b"RANDOM"[..], Order::Random, false),
+        (b"\xef\xbb\xbfSEQUENTIAL", Order::Sequential, false),
+        (b" USER ", Order::User, false),
+        (b"USERS", Order::User, false),
+        (b"# SEQUENTIAL of old", Order::Sequential, true),
+        (b"SEQUENTIAL;", Order::Sequential, true),
+        (b"SEQUENTIAL,USER", Order::Sequential, false),
+        (b"USER SEQUENTIAL RANDOM", Order::Random, true),
+        (b"SEQUENTIAL,FOO=1", Order::Sequential, true),
+    ] {
+        let text = [line, b"\na\n"].concat();
+        let file = InjectionFile::parse("f", &text).unwrap();
+        let shown = String::from_utf8_lossy(line);
+        assert_eq!(file.order(), order, "{shown}");
+        assert_eq!(!file.warnings().is_empty(), warns, "{shown}");
+    }
+    let file = InjectionFile::parse("f", b"SEQUENTIAL,FOO=1\na\n").unwrap();
+    let warning = file.warnings()[0].to_string();
+    assert!(
+        warning.starts_with("f:1:12: \"FOO=1\" is passed over"),
+        "{warning}"
+    );
 }
 
 #[test]
@@ -77,11 +120,9 @@ fn mistakes_have_a_place() {
         (&b""[..], "f:1:1: "),
         (b"a;b\n", "f:1:1: write SEQUENTIAL"),
         (b"SEQUENTIAL\n", "f:2:1: the file has no line"),
-        (b"SEQUENTIAL,FOO=1\na\n", "f:1:12: \"FOO=1\""),
-        (
-            b"SEQUENTIAL,PRINTFOFFSET=1\na\n",
-            "f:1:1: PRINTF= is missing",
-        ),
+        (b"SEQUENTIAL,PRINTF=x\na\n", "f:1:19: a number"),
+        (b"SEQUENTIAL,PRINTF=0\na\n", "f:1:1: PRINTF= and"),
+        (b"SEQUENTIAL,PRINTFOFFSET=1\na\n", "f:1:1: PRINTF= and"),
         (b"RANDOM,PRINTF=5\na;b%s\n", "f:2:4: only %d"),
         (b"RANDOM\na;b\0\n", "f:2:4: a zero byte"),
     ] {

@@ -1,7 +1,7 @@
 //! Actions on variables: what is reckoned, compared and changed.
 
 use crate::calls::call::Call;
-use crate::calls::{Core, Event, Outputs};
+use crate::calls::{Core, Outputs};
 use crate::program::{Arithmetic, Check, Compare, Operand, TextOperand, VarRef};
 use crate::stats::Counter;
 use crate::value::Value;
@@ -26,11 +26,13 @@ impl Core {
             Arithmetic::Subtract => left - right,
             Arithmetic::Multiply => left * right,
             Arithmetic::Divide if right == 0.0 => {
-                out.events.push(Event::Warning(format!(
-                    "call {}: a division by zero left the variable as it was",
-                    call.number
-                )));
-                self.stats.count(Counter::Warnings);
+                self.warn(
+                    format!(
+                        "call {}: a division by zero left the variable as it was",
+                        call.number
+                    ),
+                    out,
+                );
                 left
             }
             Arithmetic::Divide => left / right,
@@ -50,9 +52,7 @@ impl Core {
         match scopes.get(from).read_number() {
             Some(number) => scopes.set(to, Value::Number(number)),
             None => {
-                out.events
-                    .push(Event::Warning("Invalid double conversion".to_owned()));
-                self.stats.count(Counter::Warnings);
+                self.warn("Invalid double conversion".to_owned(), out);
             }
         }
     }
@@ -70,14 +70,16 @@ impl Core {
         let right = self.operand(call, right);
         let mut scopes = self.scopes(call);
         let holds = compare.holds(scopes.get(left).number(), right);
+        match check {
+            Check::MustBe if !holds => return ActedOne::Fails(Counter::TestDoesntMatch),
+            Check::MustNotBe if holds => return ActedOne::Fails(Counter::TestShouldntMatch),
+            _ => {}
+        }
+        // As SIPp: only an outcome with which nothing is wrong is kept.
         if let Some(to) = to {
             scopes.set(to, Value::Bool(holds));
         }
-        match check {
-            Check::MustBe if !holds => ActedOne::Fails(Counter::TestDoesntMatch),
-            Check::MustNotBe if holds => ActedOne::Fails(Counter::TestShouldntMatch),
-            _ => ActedOne::Done,
-        }
+        ActedOne::Done
     }
 
     /// Compares texts.
@@ -90,15 +92,20 @@ impl Core {
         check: Check,
     ) -> ActedOne {
         let difference = self.compare(call, left, right);
+        match check {
+            Check::MustBe if difference != 0 => {
+                return ActedOne::Fails(Counter::StrcmpDoesntMatch);
+            }
+            Check::MustNotBe if difference == 0 => {
+                return ActedOne::Fails(Counter::StrcmpShouldntMatch);
+            }
+            _ => {}
+        }
         if let Some(to) = to {
             self.scopes(call)
                 .set(to, Value::Number(f64::from(difference)));
         }
-        match check {
-            Check::MustBe if difference != 0 => ActedOne::Fails(Counter::StrcmpDoesntMatch),
-            Check::MustNotBe if difference == 0 => ActedOne::Fails(Counter::StrcmpShouldntMatch),
-            _ => ActedOne::Done,
-        }
+        ActedOne::Done
     }
 
     pub(super) fn operand(&mut self, call: &mut Call, operand: Operand) -> f64 {
@@ -111,29 +118,27 @@ impl Core {
     /// As C's strcmp: the difference of the first bytes that differ.
     fn compare(&mut self, call: &mut Call, left: VarRef, right: &TextOperand) -> i32 {
         let scopes = self.scopes(call);
-        let (mut a, mut b) = (Vec::new(), Vec::new());
-        scopes.get(left).write(&mut a);
-        match right {
-            TextOperand::Text(text) => b.extend_from_slice(text),
-            TextOperand::Variable(variable) => scopes.get(*variable).write(&mut b),
-        }
+        let a = scopes.get(left).string();
+        let b = match right {
+            TextOperand::Text(text) => text.as_slice(),
+            TextOperand::Variable(variable) => scopes.get(*variable).string(),
+        };
         let byte = |text: &[u8], at: usize| text.get(at).map_or(0, |byte| i32::from(*byte));
         (0..a.len().max(b.len()))
-            .map(|at| byte(&a, at) - byte(&b, at))
+            .map(|at| byte(a, at) - byte(b, at))
             .find(|difference| *difference != 0)
             .unwrap_or(0)
     }
 
+    /// Changes the text of a variable; what is none becomes one.
     pub(super) fn change(
         &mut self,
         call: &mut Call,
         variable: VarRef,
         how: impl Fn(&[u8]) -> Vec<u8>,
     ) {
-        if let Some(slot) = self.scopes(call).slot(variable)
-            && let Value::Text(text) = slot
-        {
-            *slot = Value::text(how(text));
+        if let Some(slot) = self.scopes(call).slot(variable) {
+            *slot = Value::text(how(slot.string()));
         }
     }
 }

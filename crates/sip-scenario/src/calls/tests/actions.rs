@@ -7,39 +7,53 @@ const OK: &str =
 
 #[test]
 fn a_call_in_which_something_is_wrong_goes_on_and_counts_as_failed() {
-    let set = "<assign assign_to=\"n\" value=\"1\"/>";
-    for (action, counter) in [
+    let set = "<assign assign_to=\"n\" value=\"1\"/><assignstr assign_to=\"t\" value=\"x\"/>";
+    // With how often it is wrong in two calls: the second has another text in its first line.
+    for (action, counter, both) in [
         (
             "<ereg regexp=\"absent\" search_in=\"msg\" check_it=\"true\" assign_to=\"n\"/>",
             Counter::RegexpDoesntMatch,
+            1,
         ),
         (
             "<ereg regexp=\"BYE\" search_in=\"msg\" check_it_inverse=\"true\" assign_to=\"n\"/>",
             Counter::RegexpShouldntMatch,
+            2,
         ),
         (
             "<ereg regexp=\".\" search_in=\"hdr\" header=\"X:\" check_it=\"true\" assign_to=\"n\"/>",
             Counter::RegexpHeaderNotFound,
+            2,
         ),
         (
             "<test variable=\"n\" compare=\"equal\" value=\"2\" check_it=\"true\"/>",
             Counter::TestDoesntMatch,
+            2,
         ),
         (
             "<test variable=\"n\" compare=\"equal\" value=\"1\" check_it_inverse=\"true\"/>",
             Counter::TestShouldntMatch,
+            2,
         ),
         (
-            "<strcmp variable=\"n\" value=\"x\" check_it=\"true\"/>",
+            "<ereg regexp=\".*\" search_in=\"hdr\" header=\"X:\" check_it=\"true\" assign_to=\"n\"/>",
+            Counter::RegexpHeaderNotFound,
+            2,
+        ),
+        (
+            "<strcmp variable=\"t\" value=\"y\" check_it=\"true\"/>",
             Counter::StrcmpDoesntMatch,
+            2,
         ),
         (
-            "<strcmp variable=\"n\" value=\"1.000000\" check_it_inverse=\"true\"/>",
+            "<strcmp variable=\"t\" value=\"x\" check_it_inverse=\"true\"/>",
             Counter::StrcmpShouldntMatch,
+            2,
         ),
     ] {
         let steps = format!(
-            "<recv request=\"BYE\"><action>{set}{action}<log message=\"left out\"/></action></recv>{OK}"
+            "<recv request=\"BYE\"><action>{set}{action}<log message=\"left out\"/></action></recv>{OK}\
+             <Reference variables=\"n,t\"/>"
         );
         let mut stage = Stage::new(&steps, Settings::default());
         stage.receive(&request("BYE", "c", 1));
@@ -63,8 +77,181 @@ fn a_call_in_which_something_is_wrong_goes_on_and_counts_as_failed() {
         );
         // The next call begins without it.
         stage.receive(&request("BYE", "d", 1).replace("sip:a SIP", "sip:absent SIP"));
-        assert!(stage.count(counter) <= 2, "{action}");
+        assert_eq!(stage.count(counter), both, "{action}");
+        assert_eq!(stage.count(Counter::Failed), both, "{action}");
+        assert_eq!(stage.count(Counter::Successful), 2 - both, "{action}");
     }
+}
+
+#[test]
+fn a_header_without_a_value_is_not_there_where_it_is_checked() {
+    let steps = "<recv request=\"BYE\"><action><ereg regexp=\".*\" search_in=\"hdr\" \
+                 header=\"X:\" check_it=\"true\" assign_to=\"x\"/></action></recv>\
+                 <Reference variables=\"x\"/>"
+        .to_owned()
+        + OK;
+    for (value, failed) in [("", 1), ("y", 0)] {
+        let mut stage = Stage::new(&steps, Settings::default());
+        stage.receive(&request("BYE", "c", 1).replace("CSeq", &format!("X:{value}\nCSeq")));
+        assert_eq!(
+            stage.count(Counter::RegexpHeaderNotFound),
+            failed,
+            "{value}"
+        );
+        assert_eq!(stage.count(Counter::Failed), failed, "{value}");
+    }
+}
+
+#[test]
+fn only_what_was_received_can_fail_a_call() {
+    let check = "<action><assign assign_to=\"n\" value=\"1\"/>\
+                 <test variable=\"n\" compare=\"equal\" value=\"2\" check_it=\"true\"/>\
+                 <log message=\"left out\"/></action>";
+    let (message, command) = (send("MESSAGE", ""), COMMAND);
+    let ok = "<recv response=\"200\"/>";
+    for (steps, failed) in [
+        (
+            message.replace("</send>", &format!("{check}</send>")) + ok,
+            0,
+        ),
+        (format!("<nop>{check}</nop>{message}{ok}"), 0),
+        (
+            format!("{message}{ok}<pause milliseconds=\"5\">{check}</pause>"),
+            0,
+        ),
+        (
+            command.replace("</sendCmd>", &format!("{check}</sendCmd>")) + &message + ok,
+            0,
+        ),
+        (format!("{message}<recv response=\"200\">{check}</recv>"), 1),
+        (format!("{message}{ok}<recvCmd>{check}</recvCmd>"), 1),
+    ] {
+        let mut stage = Stage::new(&steps, Settings::default());
+        stage.start();
+        stage.receive(&answer(200, 1, 1, "MESSAGE"));
+        stage.wait(10);
+        let command = b"Call-ID: 1-0@127.0.0.1\r\n\r\n";
+        if steps.contains("<recvCmd") {
+            stage.calls.receive_command(0, command, &mut stage.out);
+        }
+        let (events, count) = (stage.events(), |counter| stage.count(counter));
+        assert_eq!(count(Counter::TestDoesntMatch), failed, "{steps}");
+        assert_eq!(count(Counter::Failed), failed, "{steps}");
+        assert_eq!(count(Counter::Successful), 1 - failed, "{steps}");
+        // What stands behind it is left out in either case.
+        let is_log = |event: &Event| matches!(event, Event::Log(_));
+        assert!(!events.iter().any(is_log), "{steps}");
+    }
+}
+
+#[test]
+fn the_actions_of_a_send_look_at_what_was_sent() {
+    let find = "<action><ereg regexp=\"z9hG4bK[-0-9]*\" search_in=\"msg\" assign_to=\"msg\"/>\
+                <ereg regexp=\"[0-9]+\" search_in=\"hdr\" header=\"CSeq:\" assign_to=\"hdr\"/>\
+                <ereg regexp=\"b[0-9]\" search_in=\"body\" assign_to=\"body\"/></action>";
+    let first = send("MESSAGE", "lost=\"LOST\"")
+        .replace("\n]]>", "\n\nb7\n]]>")
+        .replace("</send>", &format!("{find}</send>"));
+    for transport in [Transport::Udp, Transport::Tcp] {
+        for lost in ["0", "100"] {
+            let settings = Settings {
+                transport,
+                ..Settings::default()
+            };
+            let steps = first.replace("LOST", lost)
+                + &send("MESSAGE", "").replace("CSeq:", "X: [$msg] [$hdr] [$body]\nCSeq:");
+            let mut stage = Stage::new(&steps, settings);
+            stage.start();
+            let sent = stage.sent();
+            let last = sent.last().unwrap();
+            assert!(last.contains("X: z9hG4bK-0-1-0 1 b7\r\n"), "{lost}: {last}");
+        }
+    }
+}
+
+#[test]
+fn a_number_is_no_text_to_compare_or_to_search() {
+    let set = "<assign assign_to=\"n\" value=\"1\"/>";
+    for (action, left) in [
+        (
+            "<strcmp assign_to=\"v\" variable=\"n\" value=\"1.000000\"/>",
+            "-49.000000",
+        ),
+        ("<strcmp assign_to=\"v\" variable=\"n\" value=\"\"/>", ""),
+        (
+            "<ereg regexp=\"1\" search_in=\"var\" variable=\"n\" assign_to=\"v\"/>",
+            "",
+        ),
+        (
+            "<test assign_to=\"b\" variable=\"n\" compare=\"equal\" value=\"1\"/>\
+             <ereg regexp=\"^.*$\" search_in=\"var\" variable=\"b\" assign_to=\"v\"/>",
+            "",
+        ),
+        (
+            "<assign assign_to=\"v\" variable=\"n\"/><trim assign_to=\"v\"/>",
+            "",
+        ),
+    ] {
+        let sent = left_in_v(&format!("{set}{action}"), Vec::new(), "X: [$v];");
+        assert!(
+            sent.contains(&format!("X: {left};\r\n")),
+            "{action}: {sent}"
+        );
+    }
+}
+
+#[test]
+fn an_outcome_that_is_wrong_is_not_kept() {
+    for (set, action, left) in [
+        (
+            "<assign assign_to=\"n\" value=\"1\"/>",
+            "<test assign_to=\"v\" variable=\"n\" compare=\"equal\" value=\"2\" CHECK/>",
+            "false",
+        ),
+        (
+            "<assignstr assign_to=\"t\" value=\"a\"/>",
+            "<strcmp assign_to=\"v\" variable=\"t\" value=\"b\" CHECK/>",
+            "-1.000000",
+        ),
+    ] {
+        let set = format!("{set}<assignstr assign_to=\"v\" value=\"before\"/>");
+        for (check, left) in [("", left), ("check_it=\"true\"", "before")] {
+            let actions = format!("{set}{}", action.replace("CHECK", check));
+            let sent = left_in_v(&actions, Vec::new(), "X: [$v];");
+            assert!(
+                sent.contains(&format!("X: {left};\r\n")),
+                "{actions}: {sent}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_number_has_nothing_behind_it() {
+    for (text, left) in [(" 5", "5.000000"), ("5 ", "7.000000"), ("5x", "7.000000")] {
+        let actions = format!(
+            "<assignstr assign_to=\"t\" value=\"{text}\"/><assign assign_to=\"v\" value=\"7\"/>\
+             <todouble assign_to=\"v\" variable=\"t\"/>"
+        );
+        let sent = left_in_v(&actions, Vec::new(), "X: [$v];");
+        assert!(sent.contains(&format!("X: {left};\r\n")), "{text}: {sent}");
+    }
+}
+
+#[test]
+fn every_warning_is_counted() {
+    let steps = "<recv request=\"BYE\"><action><warning message=\"w\"/>\
+                 <assignstr assign_to=\"t\" value=\"x\"/>\
+                 <assign assign_to=\"v\" value=\"7\"/><todouble assign_to=\"v\" variable=\"t\"/>\
+                 <ereg regexp=\"absent\" search_in=\"msg\" check_it=\"true\" assign_to=\"v\"/>\
+                 </action></recv><recv request=\"ACK\"/>";
+    let mut stage = Stage::new(steps, Settings::default());
+    stage.receive(&request("BYE", "c", 1));
+    stage.receive(&request("INFO", "c", 2));
+    stage.receive("rubbish\n\n");
+    let is_warning = |event: &&Event| matches!(event, Event::Warning(_));
+    let told = stage.events().iter().filter(is_warning).count() as u64;
+    assert_eq!((told, stage.count(Counter::Warnings)), (5, 5));
 }
 
 #[test]

@@ -39,8 +39,8 @@ fn a_step_that_the_call_does_not_stand_at_loses_its_messages_too() {
 #[test]
 fn what_is_lost_changes_nothing() {
     let steps = send("INVITE", "retrans=\"500\"")
-        + "<recv response=\"180\" optional=\"true\" lost=\"100\"/>\
-           <recv response=\"200\" timeout=\"9000\" ontimeout=\"on\"/><label id=\"on\"/>"
+        + "<recv response=\"180\" optional=\"true\" lost=\"100\" timeout=\"9000\" ontimeout=\"on\"/>\
+           <recv response=\"200\"/><label id=\"on\"/>"
         + &send("MESSAGE", "")
         + "<recv response=\"200\"/>";
     let mut stage = Stage::new(&steps, Settings::default());

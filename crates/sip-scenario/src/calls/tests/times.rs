@@ -82,3 +82,50 @@ fn a_step_that_is_left_out_still_says_where_to_go_on() {
     stage.start();
     assert_eq!(stage.lines(), ["BYE sip:b SIP/2.0"]);
 }
+
+#[test]
+fn the_time_that_runs_is_that_of_the_step_at_which_the_call_stands() {
+    let own = "timeout=\"500\"";
+    // Times of the 100, the 180 and the 200; of all; what comes; when the call fails.
+    for (times, all, comes, at_step, fails_ms) in [
+        (["", own, ""], None, None, 1, None),
+        (["", own, ""], None, Some(100), 2, Some(500)),
+        (["", "", own], None, Some(100), 2, None),
+        (["", "", own], None, Some(180), 3, Some(500)),
+        ([own, "", ""], None, None, 1, Some(500)),
+        ([own, "", ""], None, Some(100), 2, None),
+        (["", own, ""], Some(900), None, 1, Some(900)),
+        ([own, "", ""], Some(900), Some(100), 2, Some(900)),
+    ] {
+        let [trying, ringing, ok] = times;
+        let steps = send("INVITE", "")
+            + &format!(
+                "<recv response=\"100\" optional=\"true\" {trying}/>\
+                 <recv response=\"180\" optional=\"true\" {ringing}/><recv response=\"200\" {ok}/>"
+            );
+        let settings = Settings {
+            recv_timeout_ms: all,
+            ..Settings::default()
+        };
+        let mut stage = Stage::new(&steps, settings);
+        stage.start();
+        if let Some(code) = comes {
+            stage.receive(&answer(code, 1, 1, "INVITE"));
+        }
+        stage.wait(fails_ms.map_or(5_000, |ms| ms - 1));
+        assert_eq!(
+            stage.count(Counter::TimeoutOnRecv),
+            0,
+            "{times:?} {comes:?}"
+        );
+        if fails_ms.is_some() {
+            stage.wait(1);
+            assert_eq!(
+                stage.count(Counter::TimeoutOnRecv),
+                1,
+                "{times:?} {comes:?}"
+            );
+            assert_eq!(stage.calls.stats().steps[at_step].timeouts, 1);
+        }
+    }
+}

@@ -93,3 +93,39 @@ fn a_second_invite_that_fails_leaves_a_dialog_to_be_ended() {
     stage.receive(&answer(486, 1, 1, "INVITE"));
     assert_eq!(stage.lines().len(), 1);
 }
+
+#[test]
+fn the_tag_of_the_other_side_is_that_of_its_responses() {
+    for answers in [false, true] {
+        let expected = if answers {
+            ""
+        } else {
+            "<recv request=\"INFO\"/>"
+        };
+        let steps = send("INVITE", "")
+            + "<recv response=\"200\"/>"
+            + expected
+            + &send("BYE", "")
+            + "<recv response=\"200\"/>";
+        let settings = Settings {
+            answers,
+            ..Settings::default()
+        };
+        let mut stage = Stage::new(&steps, settings);
+        stage.start();
+        // The To of a request bears the tag of this side.
+        let info =
+            request("INFO", "1-0@127.0.0.1", 70).replace("To: <sip:a>", "To: <sip:a>;tag=own");
+        if answers {
+            stage.receive(&info);
+            stage.receive(&answer(200, 1, 1, "INVITE").replace(";tag=t", ""));
+            let bye = stage.sent().pop().unwrap();
+            assert!(bye.contains("To: <sip:b>\r\n"), "{bye}");
+        } else {
+            stage.receive(&answer(200, 1, 1, "INVITE"));
+            stage.receive(&info);
+            let bye = stage.sent().pop().unwrap();
+            assert!(bye.contains("To: <sip:b>;tag=t\r\n"), "{bye}");
+        }
+    }
+}
