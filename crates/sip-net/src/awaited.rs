@@ -1,25 +1,26 @@
 //! Clients that their handshakes wait for, and which of these gives its place to a newcomer.
 //!
-//! A place of a handshake is held cheaply: a connection on which nothing is said, or a hello
-//! whose answer is left alone. So where places run out the source that holds most of them here
-//! gives one up, and of its clients the one that has been waited for longest. Whoever has few is
-//! not reached by a flood, however young the flood keeps its own.
+//! A place of a handshake is held cheaply: by a connection on which nothing is said, or by a hello
+//! whose answer is left alone. So where places run out, a source that holds many of them here
+//! gives one up, the one that holds most first. Whoever has few is not reached by a flood from
+//! few sources, however young the flood keeps its own. Where no source has many, the client goes
+//! that has been waited for longest.
 //!
 //! A client stands here from when this side has nothing more to do for it until it speaks again.
 //! To put one in, to take it out and to choose one take a time that grows with the logarithm of
 //! how many there are.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
 use sip_msg::ConnId;
 
-/// Sources that are looked at for a client that may be chosen, those with most clients first.
-const SOURCES_LOOKED_AT_MAX: usize = 16;
+/// Clients of one source that are few. One with more gives a place up before all others, and is
+/// not asked how long it has been waited for.
+const FEW: usize = 64;
 
-/// What a client has yet to say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a client has yet to say. Who has said nothing goes before who has said something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Awaited {
     /// Its hello, or the other one that it was asked for.
     Hello,
@@ -30,15 +31,21 @@ pub(crate) enum Awaited {
 /// Clients that are waited for.
 #[derive(Debug, Default)]
 pub(crate) struct AwaitedClients {
-    clients: HashMap<ConnId, (Awaited, Client)>,
-    hellos: Line,
-    replies: Line,
+    clients: HashMap<ConnId, Client>,
+    /// In order of time. Connections are numbered in the order in which they came.
+    by_time: BTreeSet<(Awaited, u64, ConnId)>,
+    /// Source by source, each in the same order.
+    by_source: BTreeSet<(IpAddr, Awaited, u64, ConnId)>,
+    counts: HashMap<IpAddr, usize>,
+    /// The source with most clients last.
+    shares: BTreeSet<(usize, IpAddr)>,
 }
 
-/// One of them: from where, and since when it is waited for.
+/// One of them: from where, and since when that is awaited.
 #[derive(Clone, Copy, Debug)]
 struct Client {
     source: IpAddr,
+    awaited: Awaited,
     since_ms: u64,
 }
 
@@ -48,112 +55,82 @@ impl AwaitedClients {
         self.take_out(id);
         let client = Client {
             source,
+            awaited,
             since_ms: now_ms,
         };
-        self.clients.insert(id, (awaited, client));
-        self.line(awaited).insert(id, client);
+        self.clients.insert(id, client);
+        self.by_time.insert((awaited, now_ms, id));
+        self.by_source.insert((source, awaited, now_ms, id));
+        let before = self.counts.get(&source).copied().unwrap_or(0);
+        self.count(source, before, before + 1);
     }
 
     /// Nothing is awaited from a client any more: it has spoken, or is gone.
     pub(crate) fn take_out(&mut self, id: ConnId) {
-        if let Some((awaited, client)) = self.clients.remove(&id) {
-            self.line(awaited).remove(id, client);
-        }
+        let Some(client) = self.clients.remove(&id) else {
+            return;
+        };
+        let Client {
+            source,
+            awaited,
+            since_ms,
+        } = client;
+        self.by_time.remove(&(awaited, since_ms, id));
+        self.by_source.remove(&(source, awaited, since_ms, id));
+        let before = self.counts.get(&source).copied().unwrap_or(0);
+        self.count(source, before, before.saturating_sub(1));
     }
 
-    /// What is awaited from a client, and since when.
-    pub(crate) fn get(&self, id: ConnId) -> Option<(Awaited, u64)> {
-        let (awaited, client) = self.clients.get(&id)?;
-        Some((*awaited, client.since_ms))
+    /// Whether something is awaited from a client.
+    pub(crate) fn has(&self, id: ConnId) -> bool {
+        self.clients.contains_key(&id)
     }
 
-    /// Of those from `source`, or else from whichever source has most of them, the client from
-    /// which this has been awaited longest, and for `wait_ms` at least.
-    pub(crate) fn longest(
+    /// The client of a source that has all its places: it has let this side wait longest, where
+    /// it has had an answer for `patience_ms` at least.
+    pub(crate) fn of_source(
         &self,
-        awaited: Awaited,
-        source: Option<IpAddr>,
+        source: IpAddr,
         now_ms: u64,
-        wait_ms: u64,
+        patience_ms: u64,
     ) -> Option<ConnId> {
-        let line = match awaited {
-            Awaited::Hello => &self.hellos,
-            Awaited::Reply => &self.replies,
-        };
-        let longest_of = |source: IpAddr| {
-            let (since_ms, id) = line.first_of(source)?;
-            (since_ms.saturating_add(wait_ms) <= now_ms).then_some(id)
-        };
-        match source {
-            Some(source) => longest_of(source),
-            None => {
-                let sources = line.shares.iter().rev().take(SOURCES_LOOKED_AT_MAX);
-                sources.map(|share| share.2).find_map(longest_of)
-            }
-        }
+        let first = |awaited| self.first_of(source, awaited);
+        first(Awaited::Hello)
+            .or_else(|| first(Awaited::Reply).filter(|reply| is_past(*reply, now_ms, patience_ms)))
+            .map(|(_, id)| id)
     }
 
-    fn line(&mut self, awaited: Awaited) -> &mut Line {
-        match awaited {
-            Awaited::Hello => &mut self.hellos,
-            Awaited::Reply => &mut self.replies,
+    /// The client that goes where all places are taken: of the source that has most, if those
+    /// are many, or else of all.
+    pub(crate) fn of_all(&self, now_ms: u64, patience_ms: u64) -> Option<ConnId> {
+        if let Some((count, source)) = self.shares.last()
+            && *count > FEW
+        {
+            return self.of_source(*source, now_ms, 0);
+        }
+        let (awaited, since_ms, id) = *self.by_time.first()?;
+        (awaited == Awaited::Hello || is_past((since_ms, id), now_ms, patience_ms)).then_some(id)
+    }
+
+    fn first_of(&self, source: IpAddr, awaited: Awaited) -> Option<(u64, ConnId)> {
+        let from = (source, awaited, 0, ConnId::NONE);
+        let (of, what, since_ms, id) = self.by_source.range(from..).next()?;
+        (*of == source && *what == awaited).then_some((*since_ms, *id))
+    }
+
+    fn count(&mut self, source: IpAddr, before: usize, now: usize) {
+        self.shares.remove(&(before, source));
+        if now == 0 {
+            self.counts.remove(&source);
+        } else {
+            self.counts.insert(source, now);
+            self.shares.insert((now, source));
         }
     }
 }
 
-/// Those from which the same is awaited.
-#[derive(Debug, Default)]
-struct Line {
-    /// Source by source, each in order of time. Connections are numbered in the order in which
-    /// they came.
-    clients: BTreeSet<(IpAddr, u64, ConnId)>,
-    counts: HashMap<IpAddr, usize>,
-    /// The source with most clients last, and of equal ones the one that has waited longest.
-    shares: BTreeSet<(usize, Reverse<u64>, IpAddr)>,
-}
-
-impl Line {
-    fn insert(&mut self, id: ConnId, client: Client) {
-        self.change(client.source, |line| {
-            line.clients.insert((client.source, client.since_ms, id));
-            *line.counts.entry(client.source).or_default() += 1;
-        });
-    }
-
-    fn remove(&mut self, id: ConnId, client: Client) {
-        self.change(client.source, |line| {
-            line.clients.remove(&(client.source, client.since_ms, id));
-            if let Some(count) = line.counts.get_mut(&client.source) {
-                *count -= 1;
-                if *count == 0 {
-                    line.counts.remove(&client.source);
-                }
-            }
-        });
-    }
-
-    fn change(&mut self, source: IpAddr, change: impl FnOnce(&mut Self)) {
-        if let Some(share) = self.share_of(source) {
-            self.shares.remove(&share);
-        }
-        change(self);
-        if let Some(share) = self.share_of(source) {
-            self.shares.insert(share);
-        }
-    }
-
-    fn share_of(&self, source: IpAddr) -> Option<(usize, Reverse<u64>, IpAddr)> {
-        let count = *self.counts.get(&source)?;
-        let (since_ms, _) = self.first_of(source)?;
-        Some((count, Reverse(since_ms), source))
-    }
-
-    /// The client of a source that has been waited for longest, and since when.
-    fn first_of(&self, source: IpAddr) -> Option<(u64, ConnId)> {
-        let from = (source, 0, ConnId::NONE);
-        let (of, since_ms, id) = self.clients.range(from..).next()?;
-        (*of == source).then_some((*since_ms, *id))
-    }
+fn is_past((since_ms, _): (u64, ConnId), now_ms: u64, patience_ms: u64) -> bool {
+    since_ms.saturating_add(patience_ms) <= now_ms
 }
 
 #[cfg(test)]

@@ -191,14 +191,16 @@ impl Conns {
             conn.usefulness.expire(now_ms);
             let source = source(conn.flow.remote.ip());
             let is_one_of_many = unused.get(&source) > Some(&GETTING_ON_PER_SOURCE_MAX);
+            let waits_for_us = conn.stage.waits_for_us();
+            if waits_for_us && !conn.usefulness.has_carried {
+                // Meanwhile it gets on.
+                conn.usefulness.carried_ms = now_ms;
+            }
             Some(Standing {
                 class: conn.class(),
-                // While it waits for this side it gets on.
-                carried_ms: match conn.stage.waits_for_us() {
-                    true => now_ms,
-                    false => conn.usefulness.carried_ms,
-                },
+                carried_ms: conn.usefulness.carried_ms,
                 getting_on_ms: if is_one_of_many { 0 } else { GETTING_ON_MS },
+                waits_for_us,
             })
         })?;
         Some((self.table.get(place)?.flow.conn, class))

@@ -66,6 +66,8 @@ pub(crate) struct Standing {
     pub(crate) carried_ms: u64,
     /// For how long after that it may get on, where it has carried nothing.
     pub(crate) getting_on_ms: u64,
+    /// Whether it has to wait for this side: to close it then would lose what was done for it.
+    pub(crate) waits_for_us: bool,
 }
 
 /// The lists.
@@ -157,15 +159,16 @@ impl Ranks {
         ];
         // Each turn but the last moves one that is not where it belongs, once
         // for each change of it.
+        let mut put_back = 0;
         'again: loop {
             for (class, quiet_ms) in orders {
                 // They stand in order of time, but of those that get on some have less of it.
-                let looks = quiet_ms.map_or(LOOKED_AT_MAX, |_| 1);
+                let is_unused = class == Class::Unused;
+                let mut looks = if is_unused { LOOKED_AT_MAX } else { 1 };
                 let mut next = self.first(class);
-                for _ in 0..looks {
-                    let Some(place) = next else {
-                        break;
-                    };
+                while looks > 0
+                    && let Some(place) = next
+                {
                     let Some(now) = look(place) else {
                         self.take_out(place);
                         continue 'again;
@@ -174,11 +177,23 @@ impl Ranks {
                         self.put(place, now.class);
                         continue 'again;
                     }
+                    next = self.behind(place);
+                    if is_unused && now.waits_for_us && put_back < LOOKED_AT_MAX {
+                        // It gets on, and hides nobody behind it.
+                        put_back += 1;
+                        self.put(place, class);
+                        continue;
+                    }
+                    looks -= 1;
                     let quiet_ms = quiet_ms.unwrap_or(now.getting_on_ms);
-                    if now.carried_ms.saturating_add(quiet_ms) <= now_ms {
+                    let is_quiet = now.carried_ms.saturating_add(quiet_ms) <= now_ms;
+                    if is_quiet && !(is_unused && now.waits_for_us) {
                         return Some((place, class));
                     }
-                    next = self.behind(place);
+                }
+                if is_unused && quiet_ms.is_some() && self.first(class).is_some() {
+                    // All that were looked at wait for this side.
+                    return None;
                 }
             }
             return None;

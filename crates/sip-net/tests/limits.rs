@@ -188,18 +188,20 @@ fn a_flood_of_silent_connections_does_not_shut_a_registered_phone_out() {
 
 #[test]
 fn who_has_just_come_is_closed_after_who_is_quiet() {
-    let mut server = server_by(2, 0, Clock::given());
-    let (_quiet_stream, quiet) = phone(&mut server, true);
+    let mut server = server_by(3, 0, Clock::given());
+    let quiet = [phone(&mut server, true), phone(&mut server, true)];
     server.clock.pass(2_500);
-    let (_new_stream, new) = phone(&mut server, false);
+    let new = phone(&mut server, false);
     server.clock.pass(500);
-    let (_newer_stream, newer) = phone(&mut server, false);
-    assert_eq!(evicted(&mut server), quiet.conn);
-    // Its time is over now, but not that of the next.
+    let newer = phone(&mut server, false);
+    assert_eq!(evicted(&mut server), quiet[0].1.conn);
+    // The time of one is over now, and not that of the other.
     server.clock.pass(2_500);
-    let _newest = phone(&mut server, false);
-    assert_eq!(evicted(&mut server), new.conn);
-    assert_ne!(new.conn, newer.conn);
+    let newest = phone(&mut server, false);
+    assert_eq!(evicted(&mut server), new.1.conn);
+    let last = phone(&mut server, false);
+    assert_eq!(evicted(&mut server), quiet[1].1.conn);
+    drop((quiet, new, newer, newest, last));
 }
 
 /// Else one source could have every idle connection closed for its own that say nothing.
@@ -228,13 +230,13 @@ fn a_flood_from_one_source_is_given_no_time_to_get_on() {
 }
 
 #[test]
-fn who_waits_for_a_thread_is_closed_after_who_is_quiet() {
+fn who_waits_for_a_thread_is_closed_after_all_others() {
     let handshakes = HandshakeConfig {
         full_per_s_max: 1,
         ..patient()
     };
     let config = NetConfig {
-        connections_max: 3,
+        connections_max: 8,
         evict_after_ms: 0,
         ..NetConfig::default()
     };
@@ -245,10 +247,10 @@ fn who_waits_for_a_thread_is_closed_after_who_is_quiet() {
     quiet_stream.write_all(&request("x")).unwrap();
     assert_eq!(server.message().0, quiet);
     answer(&mut server, &quiet);
-    // The first has its turn at once, the second a second later.
+    // The first has its turn at once, the others one a second.
     let hello = plain_hello();
     let mut waiting = Vec::new();
-    for count in 1..=2 {
+    for count in 1..=7 {
         let mut stream = TcpStream::connect(server.addr()).unwrap();
         stream.write_all(&hello).unwrap();
         waiting.push(stream);
@@ -259,18 +261,57 @@ fn who_waits_for_a_thread_is_closed_after_who_is_quiet() {
     }
     waiting[0].set_nonblocking(true).unwrap();
     turn_until(&mut server, |_| waiting[0].peek(&mut [0]).is_ok());
-    // Longer than anybody may take to get on.
+    // Longer than anybody may take to get on. First who has had his answer goes, then who is
+    // quiet, then the newcomer before; of those who have waited for a thread nobody does.
     server.clock.pass(3_500);
     let mut newer = Vec::new();
-    for evicted in [(1, 0), (1, 1)] {
+    for evicted in [(1, 0), (1, 1), (2, 1), (3, 1)] {
         newer.push(TcpStream::connect(tcp).unwrap());
         turn_until(&mut server, |server| {
             let now = server.net.counters();
             (now.evicted_unused, now.evicted_idle) == evicted
         });
     }
-    assert_eq!(pool.counters().full_waiting, 1);
+    let now = pool.counters();
+    assert_eq!((now.under_way, now.refused), (6, 1));
     drop((waiting, newer));
+}
+
+/// Else a flood at our listeners would cut off what we send to a gateway that is slow.
+#[test]
+fn a_handshake_with_a_server_does_not_give_way_to_clients() {
+    let config = NetConfig {
+        connections_max: 2,
+        evict_after_ms: 0,
+        client_tls: Some(std::sync::Arc::new(
+            ClientTlsConfig::new()
+                .trust_anyone_insecurely()
+                .build()
+                .unwrap(),
+        )),
+        ..NetConfig::default()
+    };
+    let (mut server, _) = secure_server_by(config, patient(), Clock::given());
+    let tcp = server.net.local_addr(ListenerId(1)).unwrap();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = named(silent.local_addr().unwrap(), "example.com");
+    let response = b"SIP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n";
+    server.net.send(&target, response, 7);
+    let (mut gateway, _) = silent.accept().unwrap();
+    let mut first = [0];
+    gateway.set_nonblocking(true).unwrap();
+    turn_until(&mut server, |_| gateway.peek(&mut [0]).is_ok());
+    server.clock.pass(10_000);
+    let mut quiet = TcpStream::connect(tcp).unwrap();
+    let flow = server.until(accepted);
+    quiet.write_all(&request("x")).unwrap();
+    assert_eq!(server.message().0, flow);
+    answer(&mut server, &flow);
+    let _newcomer = TcpStream::connect(tcp).unwrap();
+    assert_eq!(evicted(&mut server), flow.conn);
+    gateway.set_nonblocking(false).unwrap();
+    gateway.read_exact(&mut first).unwrap();
+    assert_eq!(server.net.connection_count(), 2);
 }
 
 fn turn_until(server: &mut Bench, done: impl Fn(&Bench) -> bool) {

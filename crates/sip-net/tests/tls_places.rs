@@ -239,35 +239,46 @@ fn silent_clients_of_other_sources_hide_none_of_a_sources_own() {
     assert!(others.iter().all(is_left_open));
 }
 
-/// Else who keeps all his connections young has the places of all who are slow.
+/// Else who keeps all his connections young has the places of all who are slow, be they silent
+/// or hellos whose answers he leaves alone.
 #[test]
 fn where_all_places_are_taken_the_source_that_waits_with_most_gives_one_up() {
     let world = World::new();
-    let config = HandshakeConfig {
-        per_source_max: 4,
-        ..places(8)
-    };
-    let (mut server, pool) = world.server_by(config, Clock::given());
-    let addr = server.addr();
-    let slow = stream_from([127, 0, 0, 3], addr);
-    turn_until(&mut server, &pool, |now| now.under_way == 1);
-    server.clock.pass(1_000);
-    let mut flood: Vec<_> = (0..4).map(|_| stream_from([127, 0, 0, 8], addr)).collect();
-    flood.extend((0..3).map(|_| stream_from([127, 0, 0, 9], addr)));
-    turn_until(&mut server, &pool, |now| now.under_way == 8);
-    // The second source may have one more, and the slow one is the oldest.
-    for refused in 1..=6 {
-        flood.push(stream_from([127, 0, 0, 8 + (refused as u8 % 2)], addr));
-        turn_until(&mut server, &pool, |now| now.refused == refused);
+    for hello in [Vec::new(), plain_hello()] {
+        let config = HandshakeConfig {
+            per_source_max: 70,
+            ..places(140)
+        };
+        let (mut server, pool) = world.server_by(config, Clock::given());
+        let addr = server.addr();
+        let slow = stream_from([127, 0, 0, 3], addr);
+        turn_until(&mut server, &pool, |now| now.under_way == 1);
+        server.clock.pass(1_000);
+        let mut flood = Vec::new();
+        for (last, under_way) in [(8, 71), (9, 140)] {
+            while flood.len() as u64 + 1 < under_way {
+                let mut stream = stream_from([127, 0, 0, last], addr);
+                stream.write_all(&hello).unwrap();
+                flood.push(stream);
+            }
+            turn_until(&mut server, &pool, |now| now.under_way == under_way);
+        }
+        for stream in flood.iter().filter(|_| !hello.is_empty()) {
+            turn_until(&mut server, &pool, |_| !is_left_open(stream));
+        }
+        // The second source may have one more, and the slow one is the oldest.
+        for refused in 1..=4 {
+            let last = 8 + (refused as u8 % 2);
+            let mut stream = stream_from([127, 0, 0, last], addr);
+            stream.write_all(&hello).unwrap();
+            turn_until(&mut server, &pool, |now| now.refused == refused);
+            assert!(is_left_open(&slow), "{refused}");
+            flood.push(stream);
+        }
+        let newcomer = stream_from([127, 0, 0, 4], addr);
+        turn_until(&mut server, &pool, |now| now.refused == 5);
+        assert!(is_left_open(&slow) && is_left_open(&newcomer));
     }
-    assert!(is_left_open(&slow));
-    assert_eq!(
-        flood.iter().filter(|stream| is_left_open(stream)).count(),
-        7
-    );
-    let newcomer = stream_from([127, 0, 0, 4], addr);
-    turn_until(&mut server, &pool, |now| now.refused == 7);
-    assert!(is_left_open(&slow) && is_left_open(&newcomer));
 }
 
 /// A client that is driven by hand.

@@ -93,7 +93,11 @@ impl Net {
         }
         if conn.opened.as_ref().is_some_and(|opened| !opened.was_open) {
             counters.open_failed += 1;
-            if !matches!(reason, CloseReason::Asked | CloseReason::Refused) {
+            let is_of_ours = matches!(
+                reason,
+                CloseReason::Asked | CloseReason::Refused | CloseReason::Evicted
+            );
+            if !is_of_ours {
                 let max_ms = self.shared.config.reopen_backoff_max_ms;
                 // A name that is not known there holds off nobody else's.
                 let is_unproved = |opened: &&Opened| opened.is_name_unproved;

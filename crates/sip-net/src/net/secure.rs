@@ -32,8 +32,8 @@ const FULL_COST: u32 = 4;
 const FLIGHT_BYTES: usize = 4_096;
 /// Reads of one socket before the others have their turn.
 const READS_MAX: usize = 8;
-/// Clients that hold a place and are looked at for each newcomer, of each kind: that they have
-/// spoken, and nobody has listened yet, is seen only then.
+/// Clients that hold a place and are looked at for each newcomer: that they have spoken, and
+/// nobody has listened yet, is seen only then.
 const CLIENTS_LOOKED_AT_MAX: usize = 16;
 /// What a step that signs nothing takes at most, mostly. One that takes longer, as for a chain
 /// that is verified again, counts as several.
@@ -77,9 +77,9 @@ impl Net {
     }
 
     /// Where all places of handshakes are taken, or all that a source may have, a client that
-    /// only holds one gives it to the next: to be refused for those is what they want. First
-    /// one that has said nothing, then one that has left an answer alone for as long as a hello
-    /// may take.
+    /// only holds one gives it to the next: to be refused for those is what they want. That may
+    /// be one that has said nothing, or one that has left an answer alone, for as long as a
+    /// hello may take where its source does not have many.
     fn make_a_place(&mut self, source: IpAddr) {
         let Some(pool) = &self.shared.config.handshakes else {
             return;
@@ -94,29 +94,26 @@ impl Net {
         } else {
             return;
         };
-        let config = pool.config();
-        let patience_ms = config.hello_timeout_ms.min(config.timeout_ms);
-        let id = self.client_waited_for(Awaited::Hello, of, 0);
-        let id = id.or_else(|| self.client_waited_for(Awaited::Reply, of, patience_ms));
-        if let Some(id) = id {
-            let pool = self.shared.config.handshakes.as_ref();
-            if let Some(pool) = pool.filter(|_| of.is_some()) {
-                pool.count_refused_source();
-            }
-            self.end_handshake(id, HandshakeError::new(HandshakeFailure::Refused));
+        let Some(id) = self.client_that_gives_way(of) else {
+            return;
+        };
+        let pool = self.shared.config.handshakes.as_ref();
+        if let Some(pool) = pool.filter(|_| of.is_some()) {
+            pool.count_refused_source();
         }
+        self.end_handshake(id, HandshakeError::new(HandshakeFailure::Refused));
     }
 
-    /// A client, of that source if any, that has let this side wait for so long.
-    fn client_waited_for(
-        &mut self,
-        awaited: Awaited,
-        of: Option<IpAddr>,
-        wait_ms: u64,
-    ) -> Option<ConnId> {
+    /// A client, of that source if any, that lets this side wait.
+    fn client_that_gives_way(&mut self, of: Option<IpAddr>) -> Option<ConnId> {
         let now_ms = self.shared.now_ms;
+        let config = self.shared.config.handshakes.as_ref()?.config();
+        let patience_ms = config.hello_timeout_ms.min(config.timeout_ms);
         for _ in 0..CLIENTS_LOOKED_AT_MAX {
-            let id = self.awaited.longest(awaited, of, now_ms, wait_ms)?;
+            let id = match of {
+                Some(source) => self.awaited.of_source(source, now_ms, patience_ms),
+                None => self.awaited.of_all(now_ms, patience_ms),
+            }?;
             let conn = self.conns.get_mut(id);
             let conn = conn.filter(|conn| conn.stage.is_handshaking());
             let Some(conn) = conn else {
@@ -141,10 +138,18 @@ impl Net {
         }
     }
 
-    /// A client has said only a part of its hello.
-    fn wait_for_rest_of_hello(&mut self, id: ConnId) {
-        if self.awaited.get(id).is_none() {
-            self.wait_for_client(id, Awaited::Hello);
+    /// What was there of a client has been read, and was not all that it has to say.
+    fn wait_for_rest(&mut self, id: ConnId) {
+        let conn = self.conns.get_mut(id).filter(|conn| conn.opened.is_none());
+        let Some(pending) = conn.and_then(|conn| conn.stage.pending()) else {
+            return;
+        };
+        if pending.handshake.is_some() && !self.awaited.has(id) {
+            let awaited = match pending.is_silent {
+                true => Awaited::Hello,
+                false => Awaited::Reply,
+            };
+            self.wait_for_client(id, awaited);
         }
     }
 
@@ -178,9 +183,9 @@ impl Net {
         let Some(conn) = self.conns.get_mut(id) else {
             return broken!("a handshake that waits is in the table");
         };
-        if conn.stage.is_still_silent() {
+        if conn.stage.is_still_silent(self.shared.now_ms) {
             conn.arm(&mut self.shared);
-            self.wait_for_rest_of_hello(id);
+            self.wait_for_rest(id);
         } else {
             self.wait_for_client(id, Awaited::Reply);
         }
@@ -221,6 +226,7 @@ impl Net {
             is_silent: source.is_some(),
             hello_until_ms: self.shared.now_ms.saturating_add(wait_ms),
             ends_ms: None,
+            thread_since_ms: 0,
             readable: false,
             is_deferred: false,
         };
@@ -319,7 +325,11 @@ impl Net {
             pending.handshake = Some(handshaken.handshake);
             pending.queued_step = None;
             let readable = std::mem::take(&mut pending.readable);
-            self.conns.used(id, self.shared.now_ms);
+            let has_said_hello = !pending.is_silent;
+            if has_said_hello && self.conns.get(id).is_some_and(|conn| conn.opened.is_none()) {
+                // It had to wait for this side.
+                self.conns.used(id, self.shared.now_ms);
+            }
             match self.take_step(id, handshaken.result, on_event) {
                 StepOutcome::Waits if readable => self.read_handshake(id, on_event),
                 StepOutcome::Over if readable => self.read_again(id),
@@ -358,7 +368,7 @@ impl Net {
             conn.count_handshake(waiting, &mut self.shared);
             let more = match outcome {
                 ReadOutcome::Bytes { full } => full || peer_ended,
-                ReadOutcome::Nothing => return,
+                ReadOutcome::Nothing => return self.wait_for_rest(id),
                 ReadOutcome::End => {
                     self.end_handshake(id, HandshakeError::new(HandshakeFailure::Cut));
                     return;
@@ -411,7 +421,7 @@ impl Net {
             (false, true) => handshake.class_after_all(),
             (false, false) => match handshake.class() {
                 None => {
-                    self.wait_for_rest_of_hello(id);
+                    self.wait_for_rest(id);
                     return Err(StepOutcome::Waits);
                 }
                 class => class,
@@ -504,7 +514,7 @@ impl Net {
         match pool.send(step) {
             Ok(away) => {
                 pending.queued_step = Some(away);
-                conn.stage.wait_for_thread();
+                conn.stage.wait_for_thread(now_ms, pool.config().timeout_ms);
                 StepOutcome::OnThread
             }
             Err(step) => {
@@ -563,12 +573,14 @@ impl Net {
             (Ok(()), Ok(())) => {
                 conn.count_handshake(handshake.input.len(), &mut self.shared);
                 let is_hello = pending.is_silent && handshake.has_said_hello();
-                let asks_again = !pending.is_silent && handshake.asks_again();
+                // Until its first hello is heard whole it is silent, too.
+                let asks_again =
+                    (!pending.is_silent || pending.ends_ms.is_none()) && handshake.asks_again();
                 conn.stage.put_pending(pending);
                 if is_opened {
                     return StepOutcome::Waits;
                 }
-                if is_hello {
+                if is_hello || asks_again {
                     self.hear_hello(id);
                 }
                 if asks_again {

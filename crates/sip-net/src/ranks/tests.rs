@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use slab::Slab;
 
@@ -12,6 +12,8 @@ struct Table {
     conns: Slab<Option<Usefulness>>,
     /// Those that have less time to get on than others.
     getting_on_ms: HashMap<usize, u64>,
+    /// Those that wait for this side.
+    waiting: HashSet<usize>,
     ranks: Ranks,
 }
 
@@ -51,7 +53,9 @@ impl Table {
         self.ranks.least_useful(now_ms, QUIET_MS, |place| {
             let conn = self.conns[place].as_mut()?;
             conn.expire(now_ms);
+            let waits_for_us = self.waiting.contains(&place);
             Some(Standing {
+                waits_for_us,
                 class: conn.class(false),
                 carried_ms: conn.carried_ms,
                 getting_on_ms: self
@@ -193,12 +197,23 @@ fn who_has_no_time_to_get_on_goes_first_wherever_it_stands() {
         table.order(5_100),
         [flood[0], flood[1], quiet, phones[0], phones[1]]
     );
-    // So deep and no deeper.
-    table.getting_on_ms.clear();
-    let many: Vec<_> = (0..LOOKED_AT_MAX as u64)
-        .map(|ms| table.add_unused(6_000 + ms))
+}
+
+#[test]
+fn who_waits_for_this_side_is_not_closed_and_hides_nobody() {
+    let mut table = Table::default();
+    let quiet = table.add(Some(0));
+    let waiting: Vec<_> = (0..LOOKED_AT_MAX as u64 + 1)
+        .map(|ms| table.add_unused(100 + ms))
         .collect();
-    let last = table.add_unused(6_100);
-    table.getting_on_ms.insert(last, 0);
-    assert_eq!(table.least(6_100), Some((many[0], Class::Unused)));
+    table.waiting.extend(&waiting);
+    let stale = table.add_unused(200);
+    let young = table.add_unused(9_900);
+    assert_eq!(table.order(10_000), [stale, quiet, young]);
+    // Where only such are left the newcomer is refused, whoever is registered.
+    let bound = table.add(Some(0));
+    table.bind(bound, u64::MAX);
+    assert_eq!(table.least(10_000), None);
+    table.waiting.clear();
+    assert_eq!(table.order(10_000).len(), waiting.len() + 1);
 }

@@ -70,6 +70,8 @@ pub(crate) struct Pending {
     pub(crate) hello_until_ms: u64,
     /// When it is to be over: known from the first hello on.
     pub(crate) ends_ms: Option<u64>,
+    /// Since when a thread has its last step.
+    pub(crate) thread_since_ms: u64,
     /// Whether the socket became readable in the meantime.
     pub(crate) readable: bool,
     /// Whether it waits in the list of those that a turn had no room for.
@@ -111,26 +113,35 @@ impl Stage {
         }
     }
 
-    /// Its next step is with a thread. What may be another hello is in it: the time for that
-    /// runs out no more.
-    pub(crate) fn wait_for_thread(&mut self) {
+    /// Its next step is with a thread. What may be a whole hello is in it: the time for that
+    /// does not run meanwhile.
+    pub(crate) fn wait_for_thread(&mut self, now_ms: u64, timeout_ms: u64) {
         if let Some((deadline_ms, pending)) = self.handshake()
             && pending.is_silent
-            && let Some(ends_ms) = pending.ends_ms
         {
-            *deadline_ms = ends_ms;
+            *deadline_ms = pending.ends_ms.unwrap_or(now_ms.saturating_add(timeout_ms));
+            pending.thread_since_ms = now_ms;
         }
     }
 
     /// That step is done. Whether the hello is still to come.
-    pub(crate) fn is_still_silent(&mut self) -> bool {
-        match self.handshake() {
-            Some((deadline_ms, pending)) if pending.is_silent => {
-                *deadline_ms = pending.hello_until_ms;
-                true
-            }
-            _ => false,
+    pub(crate) fn is_still_silent(&mut self, now_ms: u64) -> bool {
+        let Some((deadline_ms, pending)) = self.handshake() else {
+            return false;
+        };
+        if !pending.is_silent {
+            return false;
         }
+        let since_ms = std::mem::replace(&mut pending.thread_since_ms, 0);
+        let waited_ms = if since_ms == 0 {
+            0
+        } else {
+            now_ms.saturating_sub(since_ms)
+        };
+        let until_ms = pending.hello_until_ms.saturating_add(waited_ms);
+        pending.hello_until_ms = until_ms.min(pending.ends_ms.unwrap_or(u64::MAX));
+        *deadline_ms = pending.hello_until_ms;
+        true
     }
 
     fn handshake(&mut self) -> Option<(&mut u64, &mut Pending)> {
@@ -218,6 +229,7 @@ mod tests {
             is_silent: true,
             hello_until_ms: 500,
             ends_ms: None,
+            thread_since_ms: 0,
             readable: false,
             is_deferred: false,
         };
@@ -226,20 +238,27 @@ mod tests {
             closes: false,
             pending: Some(Box::new(pending)),
         };
-        // Of the first hello only a part has come.
-        stage.wait_for_thread();
-        assert_eq!(deadline_ms(&stage), 500);
+        // The first hello comes in two records, which may be one that is not whole.
+        stage.wait_for_thread(100, 1_000);
+        assert_eq!(deadline_ms(&stage), 1_100);
+        assert!(stage.is_still_silent(350));
+        assert_eq!(deadline_ms(&stage), 750);
+        assert!(stage.is_still_silent(360));
+        assert_eq!(deadline_ms(&stage), 750);
         stage.hear_hello(400, 1_000);
         assert_eq!(deadline_ms(&stage), 1_400);
         stage.wait_for_another_hello(900);
         assert_eq!(deadline_ms(&stage), 900);
-        stage.wait_for_thread();
+        stage.wait_for_thread(600, 1_000);
         assert_eq!(deadline_ms(&stage), 1_400);
         // It was not a whole one.
-        assert!(stage.is_still_silent());
-        assert_eq!(deadline_ms(&stage), 900);
-        stage.hear_hello(800, 1_000);
-        assert!(!stage.is_still_silent());
+        assert!(stage.is_still_silent(650));
+        assert_eq!(deadline_ms(&stage), 950);
+        stage.wait_for_thread(700, 1_000);
+        assert!(stage.is_still_silent(1_300));
+        assert_eq!(deadline_ms(&stage), 1_400);
+        stage.hear_hello(1_350, 1_000);
+        assert!(!stage.is_still_silent(1_360));
         assert_eq!(deadline_ms(&stage), 1_400);
     }
 }

@@ -77,9 +77,13 @@ impl Net {
         self.emit_pending(on_event);
         if let Some(conn) = self.conns.get_mut(id) {
             conn.take_early(&handshake.plaintext, &mut self.shared, on_event);
+            let has_moved = conn.usefulness.has_moved;
             let parts = conn.stage.ending() == Some(Ending::LastWord);
             if conn.is_to_be_flushed() {
                 conn.mark_to_flush(&mut self.to_flush);
+            }
+            if has_moved {
+                self.conns.used(id, self.shared.now_ms);
             }
             if parts {
                 self.part(id);
