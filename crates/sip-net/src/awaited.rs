@@ -13,6 +13,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
+use invariant::broken;
 use sip_msg::ConnId;
 
 /// Clients of one source that are few. One with more gives a place up before all others, and is
@@ -77,8 +78,10 @@ impl AwaitedClients {
         } = client;
         self.by_time.remove(&(awaited, since_ms, id));
         self.by_source.remove(&(source, awaited, since_ms, id));
-        let before = self.counts.get(&source).copied().unwrap_or(0);
-        self.count(source, before, before.saturating_sub(1));
+        let Some(before) = self.counts.get(&source).copied() else {
+            return broken!("a client that is waited for is counted of its source");
+        };
+        self.count(source, before, before - 1);
     }
 
     /// Whether something is awaited from a client.

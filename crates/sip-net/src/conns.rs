@@ -172,10 +172,9 @@ impl Conns {
             }
             conn.usefulness.has_moved = false;
             let class = conn.class();
-            let is_first_use = conn.usefulness.has_carried && conn.is_counted_unused;
-            let source = source(conn.flow.remote.ip());
-            if is_first_use {
+            if conn.usefulness.has_carried && conn.is_counted_unused {
                 conn.is_counted_unused = false;
+                let source = source(conn.flow.remote.ip());
                 one_less(&mut self.unused_by_source, source);
             }
             self.ranks.put(index_of(id), class);

@@ -132,10 +132,11 @@ impl Net {
 
     /// From now on this is awaited from a client.
     fn wait_for_client(&mut self, id: ConnId, awaited: Awaited) {
-        if let Some(conn) = self.conns.get(id) {
-            let source = source(conn.flow.remote.ip());
-            self.awaited.put(id, source, awaited, self.shared.now_ms);
-        }
+        let Some(conn) = self.conns.get(id) else {
+            return broken!("a client that is waited for is in the table");
+        };
+        let source = source(conn.flow.remote.ip());
+        self.awaited.put(id, source, awaited, self.shared.now_ms);
     }
 
     /// What was there of a client has been read, and was not all that it has to say.
@@ -226,7 +227,7 @@ impl Net {
             is_silent: source.is_some(),
             hello_until_ms: self.shared.now_ms.saturating_add(wait_ms),
             ends_ms: None,
-            thread_since_ms: 0,
+            thread_since_ms: None,
             readable: false,
             is_deferred: false,
         };

@@ -70,8 +70,8 @@ pub(crate) struct Pending {
     pub(crate) hello_until_ms: u64,
     /// When it is to be over: known from the first hello on.
     pub(crate) ends_ms: Option<u64>,
-    /// Since when a thread has its last step.
-    pub(crate) thread_since_ms: u64,
+    /// Since when a thread has its step, where the hello is still to come.
+    pub(crate) thread_since_ms: Option<u64>,
     /// Whether the socket became readable in the meantime.
     pub(crate) readable: bool,
     /// Whether it waits in the list of those that a turn had no room for.
@@ -120,7 +120,7 @@ impl Stage {
             && pending.is_silent
         {
             *deadline_ms = pending.ends_ms.unwrap_or(now_ms.saturating_add(timeout_ms));
-            pending.thread_since_ms = now_ms;
+            pending.thread_since_ms = Some(now_ms);
         }
     }
 
@@ -132,12 +132,8 @@ impl Stage {
         if !pending.is_silent {
             return false;
         }
-        let since_ms = std::mem::replace(&mut pending.thread_since_ms, 0);
-        let waited_ms = if since_ms == 0 {
-            0
-        } else {
-            now_ms.saturating_sub(since_ms)
-        };
+        let since_ms = pending.thread_since_ms.take().unwrap_or(now_ms);
+        let waited_ms = now_ms.saturating_sub(since_ms);
         let until_ms = pending.hello_until_ms.saturating_add(waited_ms);
         pending.hello_until_ms = until_ms.min(pending.ends_ms.unwrap_or(u64::MAX));
         *deadline_ms = pending.hello_until_ms;
@@ -229,7 +225,7 @@ mod tests {
             is_silent: true,
             hello_until_ms: 500,
             ends_ms: None,
-            thread_since_ms: 0,
+            thread_since_ms: None,
             readable: false,
             is_deferred: false,
         };
