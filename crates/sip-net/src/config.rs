@@ -119,7 +119,8 @@ pub struct NetConfig {
     /// are closed at once, unless a registered contact relies on a connection from there. 0 for no
     /// limit.
     pub opened_per_source_per_s: u32,
-    /// Bytes waiting to be written on one connection; past it the connection is closed.
+    /// Bytes waiting to be written on one connection; past it the connection is closed once its
+    /// peer has taken nothing for four seconds.
     pub write_queue_bytes_max: usize,
     /// Bytes waiting to be written on all connections together; past it the
     /// largest of the source that holds most are closed. One source has no more

@@ -135,7 +135,8 @@ pub enum CloseReason {
     Idle,
     /// A message was begun and not completed in time.
     MessageTimeout,
-    /// The peer did not read, and its queue was full.
+    /// The peer took nothing while much waited for it, or more waited for its source, or for all,
+    /// than may.
     SlowReader,
     /// What came on it was no SIP.
     Malformed,

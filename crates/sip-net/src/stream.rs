@@ -29,6 +29,12 @@ pub(crate) use stage::{Ending, Pending, Stage};
 
 /// Written bytes before a gap at the front of a queue is closed.
 const GAP_BYTES: usize = 65_536;
+/// Bytes that are sealed before they are written: what waits beyond is sealed once it can be.
+const SEALED_BYTES_MAX: usize = 262_144;
+/// How long a peer with much waiting for it may take nothing: as long as the longest pause
+/// between retransmissions (T2, RFC 3261 17.1.2.2), and far longer than a server is busy with
+/// something else.
+const STUCK_MS: u64 = 4_000;
 
 /// How long what may wait is held back, so that it can go out with something
 /// else: an answer mostly comes sooner.
@@ -84,7 +90,8 @@ pub(crate) struct Conn {
     /// What is to be written: messages, and for TLS the records made of them.
     unsent_plain: Vec<u8>,
     unsent_wire: Vec<u8>,
-    /// How much of the one that goes to the socket was written.
+    /// How much of the messages is in records, and how much of what goes to the socket was written.
+    sealed: usize,
     written: usize,
     /// Bytes ever queued, ever written, and how many had been queued when all
     /// was written.
@@ -96,6 +103,8 @@ pub(crate) struct Conn {
     held_until_ms: u64,
     cookies: Cookies,
     pub(crate) usefulness: Usefulness,
+    /// When the socket last took something, or the first of what waits was queued.
+    taken_ms: u64,
     /// Whether the socket was full when last written to.
     blocked: bool,
     /// The bytes that waited on it when it was last weighed.
@@ -144,6 +153,7 @@ impl Conn {
             partial_record: Vec::new(),
             unsent_plain: Vec::new(),
             unsent_wire: Vec::new(),
+            sealed: 0,
             written: 0,
             queued_total: 0,
             written_total: 0,
@@ -151,6 +161,7 @@ impl Conn {
             held_until_ms: u64::MAX,
             cookies: Cookies::default(),
             usefulness: Usefulness::default(),
+            taken_ms: now_ms,
             blocked: false,
             counted_unsent: 0,
             is_counted_unused: false,
@@ -288,9 +299,14 @@ impl Conn {
         cookie: u64,
         shared: &mut Shared,
     ) -> Result<(), CloseReason> {
-        let own = self.unsent_bytes() + bytes.len();
+        let waiting = self.unsent_bytes();
+        if waiting == 0 {
+            self.taken_ms = shared.now_ms;
+        }
+        let has_much = waiting + bytes.len() > shared.config.write_queue_bytes_max;
+        let is_stuck = shared.now_ms.saturating_sub(self.taken_ms) >= STUCK_MS;
         let all = shared.queued_bytes + bytes.len();
-        if own > shared.config.write_queue_bytes_max || all > shared.config.write_queues_bytes_max {
+        if (has_much && is_stuck) || all > shared.config.write_queues_bytes_max {
             return Err(CloseReason::SlowReader);
         }
         if self.unsent_plain.capacity() == 0 {
@@ -323,8 +339,14 @@ impl Conn {
             return Ok(());
         }
         self.held_until_ms = u64::MAX;
-        self.seal(shared)?;
-        self.write(shared)
+        loop {
+            self.seal(SEALED_BYTES_MAX, shared)?;
+            self.write(shared)?;
+            let is_done = self.unsent_plain.is_empty() || self.session.is_none();
+            if is_done || self.blocked || self.waits_for_upgrade() {
+                return Ok(());
+            }
+        }
     }
 
     fn write(&mut self, shared: &mut Shared) -> Result<(), CloseReason> {
@@ -356,6 +378,7 @@ impl Conn {
                     shared.queued_bytes -= len;
                     traffic(&mut shared.counters, self.flow.transport).bytes_out += len as u64;
                     self.active_ms = shared.now_ms;
+                    self.taken_ms = shared.now_ms;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.blocked = true;
@@ -381,7 +404,7 @@ impl Conn {
                     _ => {}
                 }
             }
-        } else if self.written >= GAP_BYTES {
+        } else if self.written >= GAP_BYTES.max(queue.len() / 2) {
             queue.drain(..self.written);
             self.written = 0;
         }
@@ -438,7 +461,7 @@ impl Conn {
 
     /// Bytes that wait to be written.
     pub(crate) fn unsent_bytes(&self) -> usize {
-        (self.unsent_plain.len() + self.unsent_wire.len()).saturating_sub(self.written)
+        self.unsent_plain.len() - self.sealed + self.unsent_wire.len() - self.written
     }
 
     /// The cookies of the messages that were not wholly written and, with true,
@@ -472,20 +495,23 @@ impl Conn {
         shared.wheel.cancel(self.timer);
     }
 
-    /// Makes records of the messages that are queued.
-    fn seal(&mut self, shared: &mut Shared) -> Result<(), CloseReason> {
+    /// Whether nothing but its request may be written on a WebSocket, and that is.
+    ///
+    /// RFC 6455 4.1: "Once the client's opening handshake has been sent, the client
+    /// MUST wait for a response from the server before sending any further data."
+    fn waits_for_upgrade(&self) -> bool {
+        self.ws.as_ref().and_then(|ws| ws.request_left()) == Some(0)
+    }
+
+    /// Makes records of the messages that are queued, of so many bytes at most.
+    fn seal(&mut self, bytes_max: usize, shared: &mut Shared) -> Result<(), CloseReason> {
         let Some(session) = &mut self.session else {
             return Ok(());
         };
-        // RFC 6455 4.1: "Once the client's opening handshake has been sent, the client
-        // MUST wait for a response from the server before sending any further data."
         let request_left = self.ws.as_ref().and_then(|ws| ws.request_left());
-        let len = request_left.unwrap_or(self.unsent_plain.len());
-        let Some(plain) = self
-            .unsent_plain
-            .get(..len)
-            .filter(|plain| !plain.is_empty())
-        else {
+        let rest = self.unsent_plain.get(self.sealed..).unwrap_or_default();
+        let len = request_left.unwrap_or(rest.len()).min(bytes_max);
+        let Some(plain) = rest.get(..len).filter(|plain| !plain.is_empty()) else {
             return Ok(());
         };
         if self.unsent_wire.capacity() == 0 {
@@ -502,10 +528,13 @@ impl Conn {
         if let Some(ws) = &mut self.ws {
             ws.wrote(len);
         }
-        if len == self.unsent_plain.len() {
+        self.sealed += len;
+        if self.sealed == self.unsent_plain.len() {
             shared.buffers.give_back(&mut self.unsent_plain);
-        } else {
-            self.unsent_plain.drain(..len);
+            self.sealed = 0;
+        } else if self.sealed >= self.unsent_plain.len() / 2 {
+            self.unsent_plain.drain(..self.sealed);
+            self.sealed = 0;
         }
         Ok(())
     }

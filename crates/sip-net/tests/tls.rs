@@ -71,6 +71,47 @@ fn named(server: &Bench, name: &str) -> Target {
     }
 }
 
+/// What waits is made into records a piece at a time.
+#[test]
+fn a_peer_that_reads_late_gets_all_that_waited_in_order() {
+    let world = World::new();
+    let (mut server, mut client) = (world.server(&["example.com"]), world.client());
+    let target = named(&server, "example.com");
+    client.net.send(&target, &request("first"), 1);
+    let flow = loop {
+        client.turn();
+        server.turn();
+        if let Some(flow) = server.seen.iter().find_map(|seen| match seen {
+            Seen::Message(flow, ..) => Some(*flow),
+            _ => None,
+        }) {
+            break flow;
+        }
+    };
+    let bodies: Vec<String> = (0..6_000)
+        .map(|n| format!("{n} {}", "y".repeat(3_000)))
+        .collect();
+    for body in &bodies {
+        server.net.send(&Target::back(&flow), &request(body), 0);
+        server.net.flush();
+    }
+    assert!(
+        server.net.queued_bytes() > 4 << 20,
+        "the test must fill the socket"
+    );
+    let mut next = bodies.iter();
+    while next.len() > 0 {
+        client.turn();
+        server.turn();
+        for seen in client.seen.drain(..) {
+            if let Seen::Message(_, bytes) = seen {
+                assert_eq!(bytes, request(next.next().unwrap()));
+            }
+        }
+    }
+    assert_eq!(server.net.queued_bytes(), 0);
+}
+
 #[test]
 fn messages_wait_for_the_handshake_and_answers_come_back() {
     let world = World::new();

@@ -400,7 +400,7 @@ pub struct Connections {
     /// Connections that a source may open in a second; at once, four times as many; 0 for no limit.
     #[serde(deserialize_with = "within::<_, _, 0, 1_000_000>")]
     pub opened_per_source_per_s: u32,
-    /// Bytes waiting for a reader that does not read.
+    /// Bytes waiting for a peer, past which one that takes nothing is closed.
     #[serde(deserialize_with = "within::<_, _, 65_536, 1_073_741_824>")]
     pub write_queue_bytes_max: usize,
     /// Datagrams waiting because a socket is full.

@@ -38,7 +38,7 @@ impl Conn {
             },
         };
         self.queue_close(shared)?;
-        self.seal(shared)?;
+        self.seal(usize::MAX, shared)?;
         if let Some(session) = &mut self.session {
             let (before, unread) = (self.unsent_wire.len(), self.partial_record.len());
             // Without it the peer sees a cut, which is all that is lost.
