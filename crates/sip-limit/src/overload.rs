@@ -4,10 +4,11 @@
 //! # Signals
 //! The first signal is the queueing delay: how long messages wait in the socket before
 //! they are read. For datagrams the kernel's time stamps tell; they are requested only
-//! while there is a queue. Only a standing queue counts, the least delay over a while, so
+//! while there is a queue. For streams it is how long it takes until what was in the socket is
+//! read. Where a socket's buffer is so full that its sender waits, nobody can tell, and it
+//! is the time since that began. Only a standing queue counts, the least delay over a while, so
 //! that a burst counts for nothing, nor does a process that the kernel holds to a CPU
-//! quota. Streams have no time stamps: for them it is the time since the sockets were last
-//! seen empty. The second signal is memory.
+//! quota. The second signal is memory.
 //!
 //! # Control law
 //! Both become one number, the severity: 0 when all is well, and each whole step up
@@ -49,6 +50,9 @@ pub const LET_IN_AT: f32 = 9.0;
 const SEVERITY_MAX: f32 = 24.0;
 /// How many times its bound the queue is too long, at most, as far as the law goes.
 const EXCESS_MAX: f32 = 4.0;
+/// How many times its bound a queue is taken to be, at most, that nobody tells: for how long the
+/// sockets were not empty says that there is too much, and not how much.
+const UNTOLD_MAX: u64 = 3;
 /// What is added in an interval for a queue of twice its bound, and for as long as
 /// it is that long.
 const RISE: f32 = 0.05;
@@ -310,7 +314,8 @@ impl Controller {
     /// Takes the state at the end of a turn. Gives the shares at the end of each
     /// interval, changed or not.
     pub fn turn(&mut self, now_ms: u64, signals: &Signals) -> Option<Shares> {
-        self.queue.seen(now_ms, signals);
+        let most_untold_ms = self.queue_ms_max.saturating_mul(UNTOLD_MAX);
+        self.queue.seen(now_ms, signals, most_untold_ms);
         let passed_ms = now_ms.saturating_sub(self.looked_ms);
         if passed_ms < INTERVAL_MS {
             return None;

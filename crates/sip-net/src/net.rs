@@ -76,6 +76,9 @@ pub struct Net {
     unfinished_reads: Vec<Token>,
     /// The same, of the turn before, while they are read on.
     resumed_reads: Vec<Token>,
+    /// Whether the kernel told of all sockets that had something to read, and when it last did.
+    has_seen_all: bool,
+    all_seen_ms: u64,
     /// Sockets with handshakes that are ready in this turn: they come after what
     /// is on open connections.
     handshakes_ready: Vec<Ready>,
@@ -159,6 +162,8 @@ impl Net {
             sending: SendBatch::new(),
             unfinished_reads: Vec::new(),
             resumed_reads: Vec::new(),
+            has_seen_all: true,
+            all_seen_ms: now_ms,
             handshakes_ready: Vec::new(),
             deferred_handshakes: VecDeque::new(),
             awaited: AwaitedClients::default(),
@@ -227,13 +232,19 @@ impl Net {
             // Calls first. Handshakes behind them and in a row: each finds the
             // code of the one before it in the caches.
             let mut handshakes = std::mem::take(&mut self.handshakes_ready);
+            let mut told_of = 0;
             for event in &events {
+                told_of += 1;
                 let ready = Ready::new(event);
                 if self.is_handshaking(&ready) {
                     handshakes.push(ready);
                 } else {
                     self.handle(ready, on_event);
                 }
+            }
+            self.has_seen_all = told_of < EVENTS_MAX;
+            if self.has_seen_all {
+                self.all_seen_ms = self.shared.now_ms;
             }
             if was_woken {
                 self.handle_handshakes(on_event);

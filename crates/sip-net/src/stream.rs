@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use ledger::{Component, within};
@@ -17,6 +18,7 @@ use crate::ranks::{Class, Usefulness};
 use crate::shared::{Shared, traffic};
 use crate::ws::WebSocket;
 
+mod backlog;
 mod closing;
 mod cookies;
 mod deadlines;
@@ -24,6 +26,7 @@ mod input;
 mod stage;
 mod ws;
 
+use backlog::Backlog;
 use cookies::Cookies;
 pub(crate) use stage::{Ending, Pending, Stage};
 
@@ -117,6 +120,8 @@ pub(crate) struct Conn {
     pub(crate) is_marked_to_flush: bool,
     /// Whether it waits in the list of sockets with more to read.
     pub(crate) has_unfinished_read: bool,
+    /// How long that takes, while it is so.
+    backlog: Option<Box<Backlog>>,
     /// Whether there is something to read that is left until the peer reads.
     pub(crate) is_unread: bool,
     /// Wrong messages of a stranger, and until when they are counted together.
@@ -168,6 +173,7 @@ impl Conn {
             counted_handshake: 0,
             is_marked_to_flush: false,
             has_unfinished_read: false,
+            backlog: None,
             is_unread: false,
             odd: 0,
             odd_until_ms: 0,
@@ -445,6 +451,26 @@ impl Conn {
         self.blocked
             && self.opened.is_none()
             && self.unsent_bytes() >= config.write_queue_bytes_max / 4
+    }
+
+    /// A turn has read so much, and left the rest.
+    pub(crate) fn leave_unread(&mut self, read: usize, now_ms: u64) {
+        let Some(socket) = &self.socket else {
+            return;
+        };
+        let fd = socket.as_raw_fd();
+        match &mut self.backlog {
+            Some(backlog) => backlog.read(read, fd, now_ms),
+            None => self.backlog = Some(Box::new(Backlog::new(fd, now_ms))),
+        }
+    }
+
+    /// How long what it leaves unread has waited; `None` where that cannot be told.
+    pub(crate) fn waiting_ms(&self, now_ms: u64) -> Option<u64> {
+        match &self.backlog {
+            Some(backlog) => backlog.waiting_ms(now_ms),
+            None => Some(0),
+        }
     }
 
     /// Bytes of messages that were begun and not finished, those of a handshake too.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod alias;
+mod backlog;
 mod beside;
 mod common;
 mod dns;

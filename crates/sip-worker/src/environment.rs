@@ -143,7 +143,7 @@ pub trait Sockets {
     fn local_for(&mut self, to: &Target) -> Option<SocketAddr>;
     /// Whether the last turn left nothing to read.
     fn is_drained(&self) -> bool;
-    /// How long the datagrams that were read last had waited, where that is known.
+    /// How long what was read last had waited, where that is known of all that have more to read.
     fn waiting_ms(&self) -> Option<u64>;
     /// Messages received so far.
     fn messages_in(&self) -> u64;

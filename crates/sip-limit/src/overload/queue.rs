@@ -8,7 +8,7 @@ pub(super) struct Queue {
     /// The shortest wait in this interval and in the last one, in milliseconds. A quota may
     /// let a worker run once in an interval, so that one of them has no end of a run.
     least_ms: [Option<u64>; 2],
-    /// Since when the sockets were not seen empty.
+    /// Since when the sockets were not seen empty, and nothing told how long it takes.
     behind_since_ms: Option<u64>,
     /// Whether anything tells how long what is read had waited.
     is_told: bool,
@@ -28,17 +28,22 @@ impl Default for Queue {
 }
 
 impl Queue {
-    /// A turn is over.
-    pub(super) fn seen(&mut self, now_ms: u64, signals: &Signals) {
+    /// A turn is over. A wait that nothing tells counts as `most_untold_ms` at most.
+    pub(super) fn seen(&mut self, now_ms: u64, signals: &Signals, most_untold_ms: u64) {
+        let told_ms = signals.waiting_ms.filter(|_| !signals.is_drained);
         let waiting_ms = if signals.is_drained {
             self.behind_since_ms = None;
             0
+        } else if let Some(told_ms) = told_ms {
+            self.behind_since_ms = None;
+            told_ms
         } else {
             let since_ms = *self.behind_since_ms.get_or_insert(now_ms);
-            let behind_ms = now_ms.saturating_sub(since_ms);
-            self.is_told = signals.waiting_ms.is_some();
-            signals.waiting_ms.unwrap_or(behind_ms)
+            now_ms.saturating_sub(since_ms).min(most_untold_ms)
         };
+        if !signals.is_drained {
+            self.is_told = told_ms.is_some();
+        }
         let [least_ms, _] = &mut self.least_ms;
         *least_ms = Some(least_ms.map_or(waiting_ms, |least| least.min(waiting_ms)));
     }

@@ -24,6 +24,9 @@ struct Line {
     period_ms: u64,
     /// Whether the kernel tells how much waits.
     is_told: bool,
+    /// Of streams: milliseconds of work that fit into the kernel's buffer. The rest waits with
+    /// whoever sends it, nothing is lost, and each refusal is answered.
+    window_ms: Option<f64>,
     budget: f64,
     arrivals: f64,
     saved: f64,
@@ -53,6 +56,7 @@ impl Line {
             noise_per_ms: 0,
             period_ms: 1,
             is_told: true,
+            window_ms: None,
             budget: 0.0,
             arrivals: 0.0,
             saved: 0.0,
@@ -96,6 +100,10 @@ impl Line {
     }
 
     fn send(&mut self, stage: u64, tries: u32) {
+        if self.window_ms.is_some() {
+            self.queue.push_back((stage, tries, self.now_ms));
+            return;
+        }
         if stage == 0 {
             // The kernel's filter.
             let offered = self.controller.shares().offered().new_work.parts();
@@ -143,7 +151,7 @@ impl Line {
                     let at_ms = self.now_ms + 1;
                     self.later.push(Reverse((at_ms, stage + 1, 0)));
                 }
-            } else if self.gate.may_answer() {
+            } else if self.window_ms.is_some() || self.gate.may_answer() {
                 self.budget -= 2.0;
             } else {
                 self.budget -= self.refusal;
@@ -153,9 +161,12 @@ impl Line {
     }
 
     fn look(&mut self) {
+        let is_full = self
+            .window_ms
+            .is_some_and(|window_ms| self.waits_ms() > window_ms / 2.0);
         let signals = Signals {
             is_drained: self.queue.is_empty(),
-            waiting_ms: self.is_told.then_some(self.waited_ms),
+            waiting_ms: (self.is_told && !is_full).then_some(self.waited_ms),
             handled: self.handled,
             begun: self.begun,
             pressure: 0.0,
@@ -163,7 +174,10 @@ impl Line {
         let shares = self.controller.turn(self.now_ms, &signals);
         self.gate.set_brake(self.controller.brake());
         if let Some(shares) = shares {
-            self.gate.set(shares.within(&shares.offered()));
+            self.gate.set(match self.window_ms {
+                Some(_) => shares,
+                None => shares.within(&shares.offered()),
+            });
         }
     }
 
@@ -200,6 +214,42 @@ fn where_nobody_tells_how_long_messages_wait_four_fifths_are_done() {
     for times in [1.2, 2.0, 10.0] {
         let (done, _) = done_at(times, 20, false);
         assert!(done > 800.0, "{times} times: {done}/s");
+    }
+}
+
+/// A trunk that keeps a worker busy is no trunk that it cannot keep up with.
+#[test]
+fn a_stream_that_is_never_empty_but_read_at_once_is_all_let_in() {
+    let mut controller = Controller::new(QUEUE_MS);
+    for turn in 1..20_000 {
+        let signals = Signals {
+            is_drained: false,
+            waiting_ms: Some(turn % 8),
+            handled: turn * 6,
+            begun: turn,
+            pressure: 0.0,
+        };
+        controller.turn(turn, &signals);
+        assert!(controller.shares().is_all() && controller.brake() == Share::ALL);
+    }
+}
+
+/// A refusal takes as much as two messages of a call's six, so that at twice the load two thirds
+/// are the most that can be done.
+#[test]
+fn by_streams_four_fifths_of_what_can_be_done_are_done() {
+    for window_ms in [5.0, 50.0, 150.0] {
+        for (times, most) in [(1.1, 1_000.0), (1.3, 900.0), (2.0, 666.0)] {
+            let mut line = Line::new(1_000.0);
+            line.window_ms = Some(window_ms);
+            line.run(1_000.0 * times, 6_000);
+            let done = line.run(1_000.0 * times, 24_000);
+            let waits_ms = line.waits_ms();
+            assert!(
+                done > 0.8 * most,
+                "{times} times, {window_ms} ms: {done}/s, {waits_ms} ms"
+            );
+        }
     }
 }
 

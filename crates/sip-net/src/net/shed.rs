@@ -1,5 +1,6 @@
 //! What a worker that falls behind tells its sockets.
 
+use super::ready::conn;
 use super::{Net, Port};
 use crate::sys::Shed;
 
@@ -11,7 +12,7 @@ impl Net {
 
     /// Whether the last turn left nothing to read.
     pub fn is_drained(&self) -> bool {
-        self.unfinished_reads.is_empty()
+        self.unfinished_reads.is_empty() && self.has_seen_all
     }
 
     /// Whether it is to be known how long datagrams wait ([`Net::waiting_ms`]). It
@@ -24,18 +25,30 @@ impl Net {
         }
     }
 
-    /// How long the datagrams that were read last had waited, where only such are left
-    /// to be read, and it is known.
+    /// How long what was read last had waited, of the socket where that is longest; `None` where
+    /// it is not known of each that has more to read.
     pub fn waiting_ms(&self) -> Option<u64> {
-        let mut longest_ms = None;
-        let mut behind = 0;
-        for listener in &self.listeners {
-            if let (true, Port::Udp(port)) = (listener.has_unfinished_read, &listener.port) {
-                behind += 1;
-                longest_ms = longest_ms.max(Some(port.waiting_ms()?));
-            }
+        let now_ms = self.shared.now_ms;
+        // Of the sockets that a turn heard nothing of it is known when it last heard of all.
+        let unheard_ms = match self.has_seen_all {
+            true => 0,
+            false => now_ms.saturating_sub(self.all_seen_ms),
+        };
+        let mut longest_ms = unheard_ms;
+        for token in &self.unfinished_reads {
+            let waiting_ms = match conn(*token) {
+                Some(id) => match self.conns.get(id) {
+                    Some(conn) => conn.waiting_ms(now_ms)?,
+                    None => continue,
+                },
+                None => match self.listeners.get(token.0).map(|listener| &listener.port) {
+                    Some(Port::Udp(port)) => port.waiting_ms()?,
+                    Some(Port::Stream(_) | Port::Closed) | None => return None,
+                },
+            };
+            longest_ms = longest_ms.max(waiting_ms);
         }
-        longest_ms.filter(|_| behind == self.unfinished_reads.len())
+        Some(longest_ms)
     }
 
     /// Lets the kernel drop a share of the requests that begin something, before

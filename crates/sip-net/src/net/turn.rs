@@ -131,6 +131,7 @@ impl Net {
             let result = if self.shared.turn_bytes < TURN_BYTES {
                 conn.read(&mut self.shared, on_event)
             } else {
+                conn.leave_unread(0, self.shared.now_ms);
                 Ok(true)
             };
             match result {

@@ -45,9 +45,11 @@ impl Conn {
         };
         let (front, room) = scratch.split_at_mut(carried);
         let room_len = room.len();
+        let mut read = 0;
         let result = match within(Component::Kernel, || socket.read(room)) {
             Ok(0) => Err(CloseReason::Peer),
             Ok(len) => {
+                read = len;
                 shared.kept_bytes -= kept.len();
                 shared.turn_bytes += len;
                 traffic(&mut shared.counters, self.flow.transport).bytes_in += len as u64;
@@ -89,6 +91,11 @@ impl Conn {
         };
         shared.scratch = scratch;
         let more = result?;
+        if more {
+            self.leave_unread(read, shared.now_ms);
+        } else {
+            self.backlog = None;
+        }
         if encrypted {
             self.note_whole_records();
         }
