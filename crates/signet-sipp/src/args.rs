@@ -71,6 +71,7 @@ pub(crate) struct Args {
     pub(crate) transport: sip_msg::Transport,
     pub(crate) mode: Mode,
     pub(crate) local_ip: Option<IpAddr>,
+    pub(crate) binds_local: bool,
     pub(crate) local_port: Option<u16>,
     pub(crate) media_ip: Option<IpAddr>,
     pub(crate) media_port: u16,
@@ -87,7 +88,8 @@ pub(crate) struct Args {
     pub(crate) open_calls_max: Option<u64>,
     pub(crate) users: Option<u32>,
     pub(crate) sockets_max: usize,
-    pub(crate) reconnects_max: u32,
+    /// `None` is no bound.
+    pub(crate) reconnects_max: Option<u32>,
     pub(crate) reconnect_closes: bool,
     pub(crate) reconnect_sleep_ms: u64,
     pub(crate) pause_ms: u64,
@@ -149,6 +151,7 @@ impl Default for Args {
             transport: sip_msg::Transport::Udp,
             mode: Mode::One,
             local_ip: None,
+            binds_local: false,
             local_port: None,
             media_ip: None,
             media_port: 6_000,
@@ -164,7 +167,7 @@ impl Default for Args {
             open_calls_max: None,
             users: None,
             sockets_max: 50_000,
-            reconnects_max: 3,
+            reconnects_max: Some(0),
             reconnect_closes: true,
             reconnect_sleep_ms: 1_000,
             pause_ms: 0,
@@ -328,8 +331,8 @@ impl Args {
             "mi" => self.media_ip = Some(words.ip()?),
             "mp" => self.media_port = words.number()?,
             "rsa" => self.send_to = Some(words.value()?),
-            // Sockets are bound to the address given with -i in any case.
-            "bind_local" | "skip_rlimit" => {}
+            "bind_local" => self.binds_local = true,
+            "skip_rlimit" => {}
             "sendbuffer_warn" => _ = words.boolean()?,
             "r" => self.rate = words.real()?,
             "rp" => self.rate_period_ms = words.ms(1)?.max(1),
@@ -355,7 +358,12 @@ impl Args {
                 })?);
             }
             "max_socket" => self.sockets_max = words.number::<usize>()?.max(1),
-            "max_reconnect" => self.reconnects_max = words.number()?,
+            "max_reconnect" => {
+                self.reconnects_max = words.read("a whole number, or -1", |text| match text {
+                    "-1" => Some(None),
+                    _ => whole(text).and_then(|n| u32::try_from(n).ok()).map(Some),
+                })?;
+            }
             "reconnect_close" => self.reconnect_closes = words.boolean()?,
             "reconnect_sleep" => self.reconnect_sleep_ms = words.ms(1)?,
             "d" => self.pause_ms = words.ms(1)?,

@@ -94,7 +94,8 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) {
 fn wait_for_signals(signals: &SigSet, sender: &Sender<Wish>, waker: &Waker) {
     while let Ok(signal) = signals.wait() {
         let wish = match signal {
-            Signal::SIGUSR1 | Signal::SIGTERM | Signal::SIGINT => Wish::Quit,
+            // SIPp's only soft one. Whoever sends another, as `timeout` does, waits for the end.
+            Signal::SIGUSR1 => Wish::Quit,
             Signal::SIGUSR2 => Wish::Dump,
             _ => Wish::Stop,
         };

@@ -20,6 +20,7 @@ use crate::setup;
 use crate::traces::Traces;
 use crate::twins::Twins;
 
+mod connection;
 mod third_party;
 
 /// Calls begun before sockets are looked at again.
@@ -150,6 +151,10 @@ impl Engine {
     /// Runs to the end; gives the exit code.
     pub(crate) fn run(mut self) -> Result<u8, Refusal> {
         self.report.begin(&self.calls, &self.pacing, self.now_ns());
+        // As SIPp: whether somebody listens is known before the first call.
+        if self.calls.program().role() != Role::Server {
+            self.is_connected();
+        }
         let mut polled = Ok(());
         while self.state != State::Over {
             let sleep = self.turn();
@@ -164,6 +169,8 @@ impl Engine {
         // As SIPp: whoever leaves for a fatal reason, or by stop_now, ends no call.
         if self.fatal.is_none() && !self.is_stopped_now {
             self.calls.abandon(now_ns, &mut self.out);
+        } else {
+            self.calls.stop();
         }
         self.deliver();
         std::mem::take(&mut self.twins).finish();
@@ -223,8 +230,7 @@ impl Engine {
         self.traces.tick(&self.calls, now_ns);
         self.traces.flush();
         if let Some(what) = self.traces.take_failure() {
-            self.fatal.get_or_insert(what);
-            self.state = State::Over;
+            self.fail(what);
         }
         self.end_if_done();
         if is_behind {
@@ -241,6 +247,7 @@ impl Engine {
         let may_start = self.is_client
             && self.state == State::Runs
             && self.args.users.is_none()
+            && !self.paths.is_opening()
             && self.open() < self.open_max;
         if may_start && let Some(at) = self.pacing.due_at_ns(self.begun + 1) {
             until_ns = until_ns.min(at.max(self.reconnect_at_ns));
@@ -275,14 +282,12 @@ impl Engine {
         if let Some(max) = self.args.calls_max {
             count = count.min(max.saturating_sub(self.begun));
         }
+        if count > 0 && !self.is_connected() {
+            return false;
+        }
         let is_behind = count > STARTS_MAX;
         for _ in 0..count.min(STARTS_MAX) {
-            let Ok(target) = self.paths.take(&mut self.net, self.args.reconnects_max) else {
-                self.fatal = Some(format!(
-                    "the connection was lost {} times: more than -max_reconnect allows",
-                    self.args.reconnects_max
-                ));
-                self.state = State::Over;
+            let Some(target) = self.take_path() else {
                 return false;
             };
             // The call's own time, so that the first does not pay for the last.
@@ -305,6 +310,14 @@ impl Engine {
         }
         self.pacing.set_full(self.open() >= self.open_max);
         is_behind
+    }
+
+    /// Ends the run for a fatal reason: the first that there is.
+    fn fail(&mut self, why: String) {
+        if self.state != State::Over {
+            self.fatal = Some(why);
+            self.state = State::Over;
+        }
     }
 
     fn set_rate(&mut self, rate: f64, now_ns: u64) {
@@ -351,6 +364,7 @@ impl Engine {
     /// Begins the calls whose connections are open.
     fn handle_opened(&mut self) {
         for flow in std::mem::take(&mut self.opened) {
+            self.paths.opened(flow.conn);
             if let Some((target, since_ns)) = self.opening.remove(&flow.conn) {
                 let local = Some(flow.local);
                 self.begin_opened(CallPath {
@@ -389,12 +403,11 @@ impl Engine {
                 });
                 continue;
             }
+            let was_up = self.paths.is_up();
             let is_shared = self.paths.closed(conn);
-            if is_shared {
-                let what = format!("the connection of all calls is gone: {reason:?}");
-                self.calls.warn(what, &mut self.out);
-                self.reconnect_at_ns =
-                    now_ns.saturating_add(self.args.reconnect_sleep_ms.saturating_mul(1_000_000));
+            if is_shared && self.state != State::Over {
+                let broke = !was_up || reason == CloseReason::Broken;
+                self.handle_lost_connection(&format!("{reason:?}"), broke);
             }
             // As SIPp: a call does not outlive its connection.
             let is_kept = is_shared && !self.args.reconnect_closes;
@@ -445,8 +458,7 @@ impl Engine {
             Event::ErrorCode(code) => self.traces.error_code(now_ns, code),
             Event::Fatal(text) => {
                 self.traces.error(now_ns, &text);
-                self.fatal.get_or_insert(text);
-                self.state = State::Over;
+                self.fail(text);
             }
             Event::Command(line) => {
                 if let Err(why) = self.commands.run(line) {
@@ -460,7 +472,7 @@ impl Engine {
                 }
             }
             Event::StopNow => {
-                self.is_stopped_now = true;
+                self.is_stopped_now |= self.state != State::Over;
                 self.state = State::Over;
             }
             Event::StopGracefully => self.end_softly(),
@@ -489,7 +501,8 @@ impl Engine {
     fn hear_wishes(&mut self, now_ns: u64) {
         while let Ok(wish) = self.wishes.try_recv() {
             match wish {
-                Wish::Quit if self.state == State::Runs => {
+                // The first is soft also where no more calls are to come anyway.
+                Wish::Quit if !self.is_stopped => {
                     self.is_stopped = true;
                     self.end_softly();
                 }
@@ -519,8 +532,7 @@ impl Engine {
         {
             self.is_timed_out = true;
             if self.args.timeout_error {
-                self.fatal = Some(format!("the time of {ms} ms is over (-timeout_error)"));
-                self.state = State::Over;
+                self.fail(format!("the time of {ms} ms is over (-timeout_error)"));
             } else {
                 self.end_softly();
             }

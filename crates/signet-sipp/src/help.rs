@@ -24,12 +24,15 @@ Scenario
 
 Sockets
   -t u1|un|ui|t1|tn|l1|ln   UDP, TCP or TLS; one for all, per call, per address
-  -i IP, -p PORT      local address and port
+  -i IP, -p PORT      local address and port; without -i all addresses are listened on
+  -bind_local         only the one that messages name
   -mi IP, -mp PORT    what media keywords say; media is not sent
   -rtp_echo           sends back what comes to the media port, and to the one two above
-  -rsa HOST[:PORT]    where to send to instead of the remote host
-  -max_socket N, -max_reconnect N, -reconnect_close true|false,
-  -reconnect_sleep TIME, -buff_size BYTES
+  -rsa HOST[:PORT]    where to send to instead of the remote host; on the called side, over
+                      UDP, instead of to whom has sent
+  -max_reconnect N    how often the connection of all calls (t1, l1) may be opened anew; -1
+                      for no bound. Without it not once: the run ends with 255
+  -max_socket N, -reconnect_close true|false, -reconnect_sleep TIME, -buff_size BYTES
   -tls_cert FILE, -tls_key FILE, -tls_ca FILE, -tls_crl FILE, -tls_version 1.2|1.3
 
 Other instances (<sendCmd>, <recvCmd>)
@@ -71,7 +74,7 @@ Run
   -nostdin            reads no keys; else q, Q, +, -, *, /, p, s and 1 to 9 are heard
   -f TIME             how often the screen is drawn
 
-Signals: USR1, TERM and INT end softly, twice hard; USR2 writes the screens.
+Signals: USR1 ends softly, twice hard; TERM and INT end at once; USR2 writes the screens.
 
 Exit codes: 0 all calls went through; 1 one failed, or the command line or the
 scenario is wrong; 97 ended by stop_now, or by -timeout, a signal or a key before a

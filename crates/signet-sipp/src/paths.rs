@@ -17,6 +17,8 @@ pub(crate) struct Paths {
     tls_name: Option<Arc<str>>,
     /// The connection of all calls (`t1`, `l1`).
     shared: ConnId,
+    is_up: bool,
+    /// How often it was opened.
     opened: u32,
     /// Listeners that no call uses (`un`).
     free: Vec<u16>,
@@ -31,6 +33,8 @@ pub(crate) struct Paths {
 pub(crate) enum NoPath {
     /// The connection of all calls was opened anew too often.
     Exhausted,
+    /// It could not even be begun to be opened.
+    Failed(SendError),
 }
 
 impl Paths {
@@ -51,6 +55,7 @@ impl Paths {
             remote,
             tls_name: tls_name.filter(|_| transport == Transport::Tls),
             shared: ConnId::NONE,
+            is_up: false,
             opened: 0,
             free: (1..per_call).rev().collect(),
             per_call,
@@ -60,8 +65,26 @@ impl Paths {
 
     /// The path of a new call. One whose connection could not even be begun
     /// leads nowhere, so that the call fails with that cause.
-    pub(crate) fn take(&mut self, net: &mut Net, reconnects_max: u32) -> Result<Target, NoPath> {
-        let mut target = Target {
+    pub(crate) fn take(
+        &mut self,
+        net: &mut Net,
+        reconnects_max: Option<u32>,
+    ) -> Result<Target, NoPath> {
+        let mut target = self.target();
+        match (self.transport, self.mode) {
+            (Transport::Udp, Mode::PerCall) => target.listener = ListenerId(self.take_listener()),
+            (Transport::Udp, _) => {}
+            (_, Mode::PerCall) => target.conn = net.open(&target).unwrap_or(ConnId::NONE),
+            _ => {
+                self.connect(net, reconnects_max)?;
+                target.conn = self.shared;
+            }
+        }
+        Ok(target)
+    }
+
+    fn target(&self) -> Target {
+        Target {
             transport: self.transport,
             listener: ListenerId(0),
             remote: self.remote.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0))),
@@ -70,23 +93,52 @@ impl Paths {
             tls_name: self.tls_name.clone(),
             lane: sip_msg::Lane::Shared,
             local: None,
-        };
-        match (self.transport, self.mode) {
-            (Transport::Udp, Mode::PerCall) => target.listener = ListenerId(self.take_listener()),
-            (Transport::Udp, _) => {}
-            (_, Mode::PerCall) => target.conn = net.open(&target).unwrap_or(ConnId::NONE),
-            _ => {
-                if !self.shared.is_some() {
-                    if self.opened > reconnects_max {
-                        return Err(NoPath::Exhausted);
-                    }
-                    self.opened += 1;
-                    self.shared = net.open(&target).unwrap_or(ConnId::NONE);
-                }
-                target.conn = self.shared;
-            }
         }
-        Ok(target)
+    }
+
+    /// Whether all calls share one connection.
+    pub(crate) fn shares(&self) -> bool {
+        self.transport != Transport::Udp && self.mode != Mode::PerCall
+    }
+
+    /// Opens the connection that all calls share, where it is not there; gives whether it is
+    /// up, as it is where calls share none.
+    pub(crate) fn connect(
+        &mut self,
+        net: &mut Net,
+        reconnects_max: Option<u32>,
+    ) -> Result<bool, NoPath> {
+        if !self.shares() {
+            return Ok(true);
+        }
+        if !self.shared.is_some() {
+            if !self.may_connect(reconnects_max) {
+                return Err(NoPath::Exhausted);
+            }
+            self.opened = self.opened.saturating_add(1);
+            self.shared = net.open(&self.target()).map_err(NoPath::Failed)?;
+        }
+        Ok(self.is_up)
+    }
+
+    /// Whether the connection that all calls share may be opened once more.
+    pub(crate) fn may_connect(&self, reconnects_max: Option<u32>) -> bool {
+        reconnects_max.is_none_or(|max| self.opened <= max)
+    }
+
+    /// A connection is up.
+    pub(crate) fn opened(&mut self, conn: ConnId) {
+        self.is_up |= self.shared.is_some() && self.shared == conn;
+    }
+
+    /// Whether the connection that all calls share is up.
+    pub(crate) fn is_up(&self) -> bool {
+        self.is_up
+    }
+
+    /// Whether it is being opened.
+    pub(crate) fn is_opening(&self) -> bool {
+        self.shared.is_some() && !self.is_up
     }
 
     /// A call is over.
@@ -111,6 +163,7 @@ impl Paths {
         let is_shared = self.shared.is_some() && self.shared == conn;
         if is_shared {
             self.shared = ConnId::NONE;
+            self.is_up = false;
         }
         is_shared
     }

@@ -1,7 +1,7 @@
 //! From a command line to sockets and calls.
 
 use std::io::{self, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -80,6 +80,13 @@ pub(crate) fn set_up(args: &Args, start_unix_us: u64) -> Result<Setup, Refusal> 
             "the scenario begins with a message to send: give the remote host",
         ));
     }
+    if args.send_to.is_some() && program.role() == Role::Server && args.transport != Transport::Udp
+    {
+        return Err(Refusal::mistake(
+            "-rsa is not covered on the called side over TCP and TLS: what it sends goes back \
+             on the connection of its call",
+        ));
+    }
     let send_to = match &args.send_to {
         Some(text) => Some(resolve(text, args.local_ip)?.1),
         None => remote,
@@ -103,6 +110,7 @@ pub(crate) fn set_up(args: &Args, start_unix_us: u64) -> Result<Setup, Refusal> 
         service: args.service.clone().into_bytes(),
         remote_host: args.remote.as_deref().map_or_else(String::new, host_of),
         remote,
+        answers_to: send_to.filter(|_| args.send_to.is_some() && program.role() == Role::Server),
         locals: locals.clone(),
         own_addresses: args.mode == Mode::PerCall
             && args.transport != Transport::Udp
@@ -281,6 +289,7 @@ fn compile(args: &Args, files: &[InjectionFile]) -> Result<Program, Refusal> {
         set: &args.set,
         read_file: Some(&read_file),
         no_media: args.no_media,
+        is_stream: args.transport != Transport::Udp,
         names_peers: args.third_party.peers_file.is_some(),
     };
     Program::compile(&name, &bytes, options).map_err(Refusal::mistake)
@@ -404,7 +413,8 @@ fn open_sockets(
     for port in (first..=last).chain((tried > 0).then_some(0)) {
         let mut listeners: Vec<ListenerConfig> = ips
             .iter()
-            .map(|ip| listener(args, SocketAddr::new(*ip, port), tls.clone()))
+            .map(|ip| SocketAddr::new(bound_ip(args, *ip), port))
+            .map(|addr| listener(args, addr, tls.clone()))
             .collect();
         if args.mode == Mode::PerCall && args.transport == Transport::Udp && role != Role::Server {
             let open = args.open_calls(program.pauses_ms(args.pause_ms), args.rate);
@@ -415,6 +425,7 @@ fn open_sockets(
                 let sockets = all.remove(0);
                 let locals = (0..listeners.len())
                     .filter_map(|n| sockets.local_addr(ListenerId(u16::try_from(n).ok()?)))
+                    .map(|local| told(local, ips))
                     .collect();
                 return Ok((sockets, locals));
             }
@@ -432,6 +443,25 @@ fn open_sockets(
         code: exit::BIND,
         what: failure.unwrap_or_else(|| "no socket could be bound".to_owned()),
     })
+}
+
+/// The address to bind for one that messages name: as SIPp all that the host has, unless one
+/// was asked for.
+fn bound_ip(args: &Args, ip: IpAddr) -> IpAddr {
+    let is_asked_for = args.local_ip.is_some() || args.binds_local || args.mode == Mode::PerAddress;
+    match ip {
+        _ if is_asked_for => ip,
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
+/// The address that messages name: nobody can send to that of a socket which has all.
+fn told(mut bound: SocketAddr, ips: &[IpAddr]) -> SocketAddr {
+    if let Some(ip) = ips.first().filter(|_| bound.ip().is_unspecified()) {
+        bound.set_ip(*ip);
+    }
+    bound
 }
 
 fn listener(args: &Args, addr: SocketAddr, tls: Option<Arc<ServerTls>>) -> ListenerConfig {
@@ -595,6 +625,35 @@ mod tests {
     fn without_a_port_it_is_5060() {
         for (text, port) in [("127.0.0.1", 5_060), ("127.0.0.1:7", 7), ("[::1]", 5_060)] {
             assert_eq!(resolve(text, None).unwrap().1.port(), port, "{text}");
+        }
+    }
+
+    #[test]
+    fn all_addresses_are_bound_unless_one_is_asked_for() {
+        let asked_for = Args {
+            local_ip: Some([127, 0, 0, 3].into()),
+            ..Args::default()
+        };
+        let binds_local = Args {
+            binds_local: true,
+            ..Args::default()
+        };
+        let per_address = Args {
+            mode: Mode::PerAddress,
+            ..Args::default()
+        };
+        for own in ["127.0.0.3", "::1"] {
+            let ip: IpAddr = own.parse().unwrap();
+            let bound = bound_ip(&Args::default(), ip);
+            assert!(
+                bound.is_unspecified() && bound.is_ipv4() == ip.is_ipv4(),
+                "{own}"
+            );
+            // Messages name one that can be sent to.
+            assert_eq!(told((bound, 7).into(), &[ip]), (ip, 7).into(), "{own}");
+            for args in [&asked_for, &binds_local, &per_address] {
+                assert_eq!(bound_ip(args, ip), ip, "{own}");
+            }
         }
     }
 

@@ -31,6 +31,8 @@ fn what_is_wrong_is_told_before_the_first_packet() {
     );
     folder.write("bad.csv", "SEQUENCE\na;b\n");
     folder.write("good.csv", "SEQUENTIAL\na;b\n");
+    let setdest = "<nop><action><setdest host=\"127.0.0.9\" port=\"9\" protocol=\"tcp\"/></action></nop><send>";
+    folder.write("setdest.xml", &ALONE.replace("<send>", setdest));
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_nonblocking(true).unwrap();
     let remote = socket.local_addr().unwrap();
@@ -67,6 +69,16 @@ fn what_is_wrong_is_told_before_the_first_packet() {
         ),
         ("-sf good.xml -set x 1", 1, "good.xml:1:22: -set x"),
         ("-sf good.xml -t t9", 1, "-t t9 is no transport"),
+        (
+            "-sf setdest.xml -t t1",
+            1,
+            "setdest.xml:1:58: <setdest> is not covered over TCP",
+        ),
+        (
+            "-sn uas -t t1 -rsa 127.0.0.1:9",
+            1,
+            "-rsa is not covered on the called side over TCP",
+        ),
     ] {
         let line = format!("{remote} -i 127.0.0.1 -m 1 {line}");
         let ended = folder.ours("run", &line).wait();
@@ -330,8 +342,10 @@ fn signals_end_it_softly_and_twice_hard() {
         std::thread::sleep(Duration::from_millis(20));
         text.contains("ACK ---------->         1")
     });
-    calling.signal("INT");
-    calling.signal("TERM");
+    calling.signal("USR1");
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(!calling.has_ended());
+    calling.signal("USR1");
     let ended = calling.wait();
     // The call is neither done nor failed, and the other side is told.
     assert_eq!(ended.code, 97, "{ended:?}");
@@ -342,6 +356,57 @@ fn signals_end_it_softly_and_twice_hard() {
         "{}",
         ended.stdout
     );
+}
+
+#[test]
+fn signals_that_end_programs_end_a_run_with_open_calls_at_once() {
+    let folder = Folder::new();
+    for signal in ["TERM", "INT"] {
+        for is_ours in [false, true] {
+            let port = free_port();
+            let line = format!("-sn uas -i 127.0.0.1 -p {port}");
+            let mut called = match is_ours {
+                true => folder.ours("called", &line),
+                false => folder.sipp("called", &line),
+            };
+            await_port(port, &mut called);
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.set_read_timeout(Some(support::DEADLINE)).unwrap();
+            socket
+                .send_to(support::INVITE, ("127.0.0.1", port))
+                .unwrap();
+            let (len, _) = socket.recv_from(&mut [0; 2_000]).unwrap();
+            assert!(len > 0);
+            // Nobody will send an ACK.
+            called.signal(signal);
+            let code = called.wait().code;
+            assert_eq!(code, if is_ours { 97 } else { 0 }, "{signal} {is_ours}");
+        }
+    }
+}
+
+#[test]
+fn behind_stop_now_no_call_starts_or_finds_another_end() {
+    let folder = Folder::new();
+    let end = "<nop><action><add assign_to=\"n\" value=\"1\"/>\
+               <test assign_to=\"is_first\" variable=\"n\" compare=\"equal\" value=\"1\"/></action></nop>\
+               <nop condexec=\"is_first\"><action><exec int_cmd=\"stop_now\"/></action></nop>\
+               <nop><action><error message=\"later\"/></action></nop><recv response=\"200\" ";
+    let text = ALONE
+        .replace("<send>", "<Global variables=\"n\"/><send>")
+        .replace("<recv response=\"200\" ", end);
+    folder.write("stop.xml", &text);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let remote = socket.local_addr().unwrap();
+    let line = format!("-sf stop.xml {remote} -i 127.0.0.1 -users 50");
+    let ended = folder.ours("run", &line).wait();
+    assert_eq!((ended.code, ended.stderr.as_str()), (97, ""), "{ended:?}");
+    let mut count = 0;
+    while socket.recv(&mut [0; 2_000]).is_ok() {
+        count += 1;
+    }
+    assert_eq!(count, 1);
 }
 
 #[test]

@@ -97,19 +97,137 @@ fn a_server_without_proof_is_not_called() {
 #[test]
 fn nobody_who_listens_is_a_cause_of_failure() {
     let folder = Folder::new();
-    for mode in ["t1", "tn"] {
-        let line = format!(
-            "-sn uac 127.0.0.1:{} -i 127.0.0.1 -m 3 -r 100 -t {mode} -reconnect_sleep 1 -max_reconnect 9",
-            free_port()
-        );
-        let calls = folder.ours("calling", &line).wait();
-        assert_eq!(calls.code, 1, "{mode}: {calls:?}");
-        assert!(
-            calls.stdout.contains("TCP connect"),
-            "{mode}: {}",
-            calls.stdout
-        );
+    let line = format!(
+        "-sn uac 127.0.0.1:{} -i 127.0.0.1 -m 3 -r 100 -t tn",
+        free_port()
+    );
+    let calls = folder.ours("calling", &line).wait();
+    assert_eq!(calls.code, 1, "{calls:?}");
+    assert!(calls.stdout.contains("TCP connect"), "{}", calls.stdout);
+}
+
+#[test]
+fn without_a_connection_for_all_calls_there_is_no_run() {
+    let folder = Folder::new();
+    for more in ["", "-max_reconnect 2 -reconnect_sleep 1"] {
+        for is_ours in [false, true] {
+            let line = format!(
+                "-sn uac 127.0.0.1:{} -i 127.0.0.1 -m 1 -t t1 {more}",
+                free_port()
+            );
+            let calls = match is_ours {
+                true => folder.ours("calling", &line).wait(),
+                false => folder.sipp("calling", &line).wait(),
+            };
+            assert_eq!(calls.code, 255, "{more} {is_ours}: {calls:?}");
+            if is_ours {
+                assert!(
+                    calls.stderr.starts_with("no connection to 127.0.0.1:"),
+                    "{calls:?}"
+                );
+                let created = calls
+                    .stdout
+                    .lines()
+                    .rfind(|line| line.contains("Outgoing calls"));
+                assert!(
+                    created.unwrap().trim_end().ends_with(" 0"),
+                    "{}",
+                    calls.stdout
+                );
+            }
+        }
     }
+}
+
+#[test]
+fn a_connection_that_is_lost_ends_the_run_unless_it_may_be_opened_anew() {
+    use std::io::Read;
+    let folder = Folder::new();
+    // SIPp 3.6.1 cannot open one anew: it fails to.
+    for (breaks, more, theirs, ours) in [
+        (false, "-m 1", Some(1), 1),
+        (true, "-m 1", Some(255), 255),
+        (false, "-m 3", Some(255), 255),
+        (true, "-m 3", Some(255), 255),
+        (false, "-m 3 -max_reconnect 1", None, 255),
+        (false, "-m 3 -max_reconnect 2", None, 1),
+        (true, "-m 3 -max_reconnect 3", None, 1),
+        (true, "-m 3 -max_reconnect -1", None, 1),
+    ] {
+        for (is_ours, code) in [(false, theirs), (true, Some(ours))] {
+            let Some(code) = code else { continue };
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let remote = listener.local_addr().unwrap();
+            // It ends with the test program.
+            std::thread::spawn(move || {
+                for stream in listener.incoming() {
+                    let mut stream = stream.unwrap();
+                    // Who closes before all is read breaks the connection.
+                    let len = if breaks { 1 } else { 4_096 };
+                    let _ = stream.read(&mut vec![0; len]);
+                }
+            });
+            let line =
+                format!("-sn uac {remote} -i 127.0.0.1 -r 5 -t t1 -reconnect_sleep 1 {more}");
+            let ended = match is_ours {
+                true => folder.ours("calling", &line).wait(),
+                false => folder.sipp("calling", &line).wait(),
+            };
+            assert_eq!(ended.code, code, "{breaks} {more} {is_ours}: {ended:?}");
+        }
+    }
+}
+
+#[test]
+fn all_addresses_are_listened_on_unless_one_is_asked_for() {
+    use std::io::{Read, Write};
+    use std::net::{TcpStream, UdpSocket};
+    let folder = Folder::new();
+    for (line, hears) in [("", true), ("-bind_local", false), ("-i 127.0.0.1", false)] {
+        let port = free_port();
+        let mut called = folder.ours("called", &format!("-sn uas -p {port} {line}"));
+        await_port(port, &mut called);
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(support::DEADLINE)).unwrap();
+        // From now on only what comes from there is heard.
+        socket.connect(("127.0.0.9", port)).unwrap();
+        socket.send(support::INVITE).unwrap();
+        let mut bytes = [0; 2_000];
+        let heard = socket.recv(&mut bytes);
+        assert_eq!(heard.is_ok(), hears, "{line}: {heard:?}");
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(!text.contains("<sip:0.0.0.0"), "{text}");
+        called.signal("TERM");
+        called.wait();
+
+        let mut called = folder.ours("called", &format!("-sn uas -t t1 -p {port} {line}"));
+        await_port(port, &mut called);
+        let stream = TcpStream::connect(("127.0.0.9", port));
+        assert_eq!(stream.is_ok(), hears, "{line}: {stream:?}");
+        if let Ok(mut stream) = stream {
+            stream.write_all(support::INVITE).unwrap();
+            assert!(stream.read(&mut bytes).unwrap() > 0);
+        }
+    }
+}
+
+#[test]
+fn a_caller_with_all_addresses_names_the_one_that_it_is_reached_at() {
+    let folder = Folder::new();
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(support::DEADLINE)).unwrap();
+    let remote = socket.local_addr().unwrap();
+    let own = free_port();
+    let _calling = folder.ours("calling", &format!("-sn uac {remote} -p {own} -m 1"));
+    let mut bytes = [0; 2_000];
+    let (len, from) = socket.recv_from(&mut bytes).unwrap();
+    let text = String::from_utf8_lossy(&bytes[..len]);
+    assert_eq!(from, ([127, 0, 0, 1], own).into());
+    assert!(
+        text.contains(&format!("Via: SIP/2.0/UDP 127.0.0.1:{own};")),
+        "{text}"
+    );
+    assert!(text.contains(&format!("@127.0.0.1:{own}>")), "{text}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Calls that play a scenario. No I/O: messages, times and failures go in;
 //! messages to send and events come out.
 
+use std::collections::VecDeque;
 use std::hash::BuildHasher;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -123,6 +124,8 @@ pub enum NoCall {
     Full,
     /// Every user has a call.
     NoUser,
+    /// The scenario ended the run.
+    Over,
 }
 
 /// All calls of one thread.
@@ -158,7 +161,8 @@ struct Core {
     globals: Vec<Value>,
     /// The variables of each user, by number; the first is nobody's.
     users: Vec<Vec<Value>>,
-    free_users: Vec<u32>,
+    /// Users without a call; the last is the next.
+    free_users: VecDeque<u32>,
     files: Vec<InjectionFile>,
     random: Random,
     hasher: DefaultHashBuilder,
@@ -173,6 +177,8 @@ struct Core {
     sent: Vec<u8>,
     /// Why the message being written cannot be.
     complaint: Option<String>,
+    /// Whether the run has ended: nothing is done any more.
+    is_over: bool,
     captures: Vec<Option<crate::posix::Scratch>>,
 }
 
@@ -204,7 +210,7 @@ impl Calls {
                 program: Arc::new(program),
                 globals,
                 users: vec![user; user_count as usize + 1],
-                free_users: (1..=user_count).rev().collect(),
+                free_users: (1..=user_count).collect(),
                 files,
                 hasher: DefaultHashBuilder::default(),
                 wheel: Wheel::with_tick(0, 1),
@@ -215,6 +221,7 @@ impl Calls {
                 scratch: Vec::new(),
                 sent: Vec::new(),
                 complaint: None,
+                is_over: false,
                 captures,
                 settings,
             },
@@ -285,12 +292,15 @@ impl Calls {
     /// A call that begins here and has no Call-ID yet.
     fn open(&mut self, now_ns: u64, path: CallPath) -> Result<Box<Call>, NoCall> {
         self.core.now_ns = now_ns;
+        if self.core.is_over {
+            return Err(NoCall::Over);
+        }
         if self.live >= self.core.settings.calls_max {
             return Err(NoCall::Full);
         }
         let user = match self.core.settings.users {
             None => None,
-            Some(_) => Some(self.core.free_users.pop().ok_or(NoCall::NoUser)?),
+            Some(_) => Some(self.core.free_users.pop_back().ok_or(NoCall::NoUser)?),
         };
         self.core.stats.count(Counter::OutgoingCalls);
         let mut call = self.admit(path.target);
@@ -304,6 +314,9 @@ impl Calls {
 
     /// Gives a message that was received to its call, or to a new one.
     pub fn receive(&mut self, now_ns: u64, flow: &Flow, bytes: &[u8], out: &mut Outputs) {
+        if self.core.is_over {
+            return;
+        }
         self.core.now_ns = now_ns;
         let Some(received) = Received::read(bytes) else {
             self.core.stats.count(Counter::OutOfCallMessages);
@@ -346,6 +359,9 @@ impl Calls {
             .wheel
             .advance(now_ns / 1_000_000, |timer| due.push(timer));
         for timer in due.drain(..) {
+            if self.core.is_over {
+                break;
+            }
             // Another timer of this tick may have ended it.
             let Some(mut call) = self.take(timer.slot) else {
                 continue;
@@ -366,6 +382,9 @@ impl Calls {
         failure: SendFailure,
         out: &mut Outputs,
     ) {
+        if self.core.is_over {
+            return;
+        }
         self.core.now_ns = now_ns;
         let slot = u32::try_from(cookie >> 32).unwrap_or(u32::MAX);
         let is_it = self
@@ -421,10 +440,19 @@ impl Calls {
         }
     }
 
+    /// Does nothing any more: calls stay as they are.
+    pub fn stop(&mut self) {
+        self.core.is_over = true;
+    }
+
     /// Ends every call that is open, and tells its other side where the settings want
     /// that. Such a call counts neither as successful nor as failed, and its length is in
-    /// no figure.
+    /// no figure. Nothing is done after it, as after an end by the scenario, which leaves
+    /// calls as they are.
     pub fn abandon(&mut self, now_ns: u64, out: &mut Outputs) {
+        if std::mem::replace(&mut self.core.is_over, true) {
+            return;
+        }
         self.core.now_ns = now_ns;
         for slot in 0..self.slots.len() {
             if let Some(mut call) = self.take(u32::try_from(slot).unwrap_or(u32::MAX)) {
@@ -449,9 +477,7 @@ impl Calls {
             return;
         }
         self.core.stats.count(Counter::IncomingCalls);
-        let mut target = Target::back(flow);
-        // Where only the connection broke, the answer may go by another.
-        target.may_open = false;
+        let target = self.core.way_back(flow);
         let mut call = self.admit(target);
         self.core.begin(&mut call);
         call.id.clear();
@@ -473,7 +499,7 @@ impl Calls {
         {
             let start = out.outbox.bytes.len();
             core.write_ok(received.bytes, None, flow.listener, &mut out.outbox.bytes);
-            out.outbox.send_since(start, Target::back(flow), 0);
+            out.outbox.send_since(start, core.way_back(flow), 0);
             core.stats.count(Counter::AutoAnswered);
             return;
         }
@@ -605,6 +631,24 @@ impl Core {
     fn warn(&mut self, text: String, out: &mut Outputs) {
         self.stats.count(Counter::Warnings);
         out.events.push(Event::Warning(text));
+    }
+
+    /// Ends the run. Nothing is done behind it, so that no other call starts, sends or
+    /// finds another end.
+    fn end_run(&mut self, how: Event, out: &mut Outputs) {
+        self.is_over = true;
+        out.events.push(how);
+    }
+
+    /// Where a call that came along a flow sends to.
+    fn way_back(&self, flow: &Flow) -> Target {
+        let mut target = Target::back(flow);
+        if let Some(remote) = self.settings.answers_to {
+            target.remote = remote;
+            // The route there decides, not where the request came in.
+            target.local = None;
+        }
+        target
     }
 }
 

@@ -12,7 +12,7 @@ use crate::program::{Presence, Program, Role, Scope, Step, Twin, VarRef, Variabl
 use crate::template::Kind;
 use crate::xml::{self, Element};
 
-mod actions;
+pub(crate) mod actions;
 mod attributes;
 mod distributions;
 mod keywords;
@@ -37,6 +37,8 @@ pub struct CompileOptions<'a> {
     /// Whether actions with media are passed over with a warning (`-no_media`);
     /// else they are refused.
     pub no_media: bool,
+    /// Whether messages go over TCP or TLS: then `<setdest>` is refused.
+    pub is_stream: bool,
     /// Whether commands go to several instances by name (`-slave_cfg`).
     pub names_peers: bool,
 }

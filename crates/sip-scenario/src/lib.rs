@@ -6,7 +6,8 @@
 //! - a message belongs to the step at which the call stands or, past optional
 //!   ones, to a later one; else to one of the optional ones just before, or to
 //!   any earlier one with `optional="global"`. The call goes on behind that
-//!   step, also where that means going back;
+//!   step, also where that means going back; but an optional one whose `next` is not
+//!   followed, or leads to the first step, leaves the call where it stands, its pause too;
 //! - a response without `response_txn` belongs to any method of a request that
 //!   stands before it in the file;
 //! - over UDP only the message received just before the last one sent is
@@ -19,7 +20,9 @@
 //! - a request received raises `[cseq]`, and the next one sent counts on from it;
 //! - what the file holds besides is passed over: attributes without a meaning, text
 //!   between elements, an `<action>` that does not come first. Each is a warning;
-//! - `[last_*]` in the actions of a `<recv>` is still the message before;
+//! - `[last_*]` in the actions of a `<recv>` is still the message before, and `<index>` and
+//!   `[branch]` in a text are of the step at which the call stands: the branch is that of the
+//!   step before it;
 //! - what `check_it` finds wrong in a `<recv>` or `<recvCmd>` fails the call when it is
 //!   over, and not before; in any other step it only leaves out the rest of the actions;
 //! - the actions of a `<send>` look at the message that was sent;
@@ -32,7 +35,8 @@
 //! - a call that stands at a `<timewait>` is over: a closed connection does not fail it.
 //!
 //! # Where it does not
-//! `<setdest>` takes addresses and no names, and works over UDP. `closecon`, `insert`,
+//! `<setdest>` takes addresses and no names but that of the remote host, and works over UDP.
+//! `[file]` is read once. AKA is refused. `closecon`, `insert`,
 //! `replace`, `pauserestore`, `<init>` and the label `_unexp.main` are refused.
 //! `[authentication]` answers with the algorithms of `sip-auth`, so SHA-256
 //! works and a challenge without a usable algorithm ends the run with the reason.

@@ -35,6 +35,8 @@ pub struct Settings {
     pub remote_host: String,
     /// `[remote_ip]` and `[remote_port]`; `None` for a server.
     pub remote: Option<SocketAddr>,
+    /// Where calls that others begin send to; `None` is back to where they came from (`-rsa`).
+    pub answers_to: Option<SocketAddr>,
     /// `[local_ip]` and `[local_port]` of each listener.
     pub locals: Vec<SocketAddr>,
     /// Whether calls have addresses of their own, given when they are begun.
@@ -107,6 +109,7 @@ impl Default for Settings {
             service: b"service".to_vec(),
             remote_host: String::new(),
             remote: None,
+            answers_to: None,
             locals: vec![SocketAddr::new(any, 5_060)],
             own_addresses: false,
             ip_field: None,

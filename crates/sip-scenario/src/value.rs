@@ -46,12 +46,7 @@ impl Value {
         match self {
             Self::Number(number) => Some(*number),
             Self::Bool(truth) => Some(f64::from(u8::from(*truth))),
-            Self::Text(text) if text.is_empty() => Some(0.0),
-            // White space may stand before it, and nothing behind it.
-            Self::Text(text) => std::str::from_utf8(text.trim_ascii_start())
-                .ok()?
-                .parse()
-                .ok(),
+            Self::Text(text) => read_number(text),
             Self::Unset => None,
         }
     }
@@ -91,6 +86,16 @@ impl Value {
             *self = Self::Text(text.to_vec());
         }
     }
+}
+
+/// Reads a number: white space may stand before it, and nothing behind it. A text without a
+/// byte is 0, as 0 prints.
+pub(crate) fn read_number(text: &[u8]) -> Option<f64> {
+    if text.is_empty() {
+        return Some(0.0);
+    }
+    let text = std::str::from_utf8(text.trim_ascii_start()).ok()?;
+    text.parse().ok()
 }
 
 impl Compare {

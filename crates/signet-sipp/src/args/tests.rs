@@ -55,6 +55,10 @@ fn mistakes_are_named() {
         ("-periodic_rtd", "-periodic_rtd is not covered"),
         ("-users 1000001", "-users 1000001: a number from 0"),
         ("-users 5 -l 9", "-l does not go with -users"),
+        (
+            "-max_reconnect -2",
+            "-max_reconnect -2: a whole number, or -1",
+        ),
         ("-cp 8888", "-cp is not covered: there is no control port"),
         (
             "-ci 127.0.0.1",
@@ -124,6 +128,18 @@ fn as_many_calls_are_open_as_the_pauses_of_three_last() {
     ] {
         let args = read(line).unwrap();
         assert_eq!(args.open_calls(pauses_ms, rate), max, "{line} {rate}");
+    }
+}
+
+#[test]
+fn reconnections_are_none_so_many_or_without_bound() {
+    for (line, max) in [
+        ("", Some(0)),
+        ("-max_reconnect 0", Some(0)),
+        ("-max_reconnect 7", Some(7)),
+        ("-max_reconnect -1", None),
+    ] {
+        assert_eq!(read(line).unwrap().reconnects_max, max, "{line}");
     }
 }
 

@@ -31,8 +31,7 @@ impl Engine {
     }
 
     fn start_by_command(&mut self, text: &[u8]) {
-        let Ok(target) = self.paths.take(&mut self.net, self.args.reconnects_max) else {
-            self.state = State::Over;
+        let Some(target) = self.take_path() else {
             return;
         };
         let now_ns = self.now_ns();

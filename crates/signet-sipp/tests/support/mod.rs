@@ -10,6 +10,12 @@ use std::time::{Duration, Instant};
 /// How long anything may take, however busy the machine is.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(90);
 
+/// An INVITE of nobody in particular.
+pub(crate) const INVITE: &[u8] = b"INVITE sip:a@b SIP/2.0\r\n\
+    Via: SIP/2.0/UDP 127.0.0.1:9;branch=z9hG4bK1\r\n\
+    From: <sip:c@d>;tag=1\r\nTo: <sip:a@b>\r\nCall-ID: an-invite\r\nCSeq: 1 INVITE\r\n\
+    Contact: <sip:c@127.0.0.1:9>\r\nContent-Length: 0\r\n\r\n";
+
 /// A program that is running; it does not outlive the test.
 pub(crate) struct Running {
     child: Child,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use invariant::broken;
 
+use crate::compile::actions::{destination_ip, destination_port};
 use crate::inject::InjectionFile;
 use crate::program::{Action, Check, FileRef, Operand, SearchIn, Step, VarRef, What};
 use crate::scan;
@@ -12,6 +13,7 @@ use crate::template::Template;
 use crate::value::{TEXT_MAX, Value};
 
 use super::call::{Call, Verdict};
+use super::render::NO_MESSAGE;
 use super::{Core, Event, Outputs};
 
 mod variables;
@@ -46,7 +48,15 @@ impl Core {
     ) -> Acted {
         let mut jumped = None;
         for action in &step.actions {
-            match self.act_one(call, action, message, out) {
+            let events = out.events.len();
+            let acted = self.act_one(call, action, message, out);
+            if let Some(why) = self.complaint.take() {
+                // A text of it could not be written: it is not done.
+                out.events.truncate(events);
+                self.end_run(Event::Fatal(why), out);
+                return Acted::Ends(Verdict::Gone);
+            }
+            match acted {
                 ActedOne::Done => {}
                 ActedOne::Jumped(target) => jumped = Some(target),
                 ActedOne::Fails(counter) => {
@@ -55,12 +65,7 @@ impl Core {
                     }
                     break;
                 }
-                ActedOne::Ends(verdict) => {
-                    if matches!(verdict, Verdict::Failed(_)) && self.settings.behaviors.bye {
-                        self.end_politely(call, None, out);
-                    }
-                    return Acted::Ends(verdict);
-                }
+                ActedOne::Ends(verdict) => return Acted::Ends(verdict),
             }
         }
         jumped.map_or(Acted::Done, Acted::Jumped)
@@ -95,7 +100,7 @@ impl Core {
                 let text = self.text(call, text);
                 self.stats.count(Counter::FatalErrors);
                 let text = String::from_utf8_lossy(&text).into_owned();
-                out.events.push(Event::Fatal(text));
+                self.end_run(Event::Fatal(text), out);
                 return ActedOne::Ends(Verdict::Gone);
             }
             Action::AssignText(to, text) => {
@@ -154,7 +159,7 @@ impl Core {
                 protocol,
             } => {
                 if let Err(why) = self.set_destination(call, host, port, protocol) {
-                    out.events.push(Event::Fatal(why));
+                    self.end_run(Event::Fatal(why), out);
                     return ActedOne::Ends(Verdict::Gone);
                 }
             }
@@ -172,7 +177,7 @@ impl Core {
                 out.events.push(Event::Command(text));
             }
             Action::StopNow => {
-                out.events.push(Event::StopNow);
+                self.end_run(Event::StopNow, out);
                 return ActedOne::Ends(Verdict::Gone);
             }
             Action::StopGracefully => out.events.push(Event::StopGracefully),
@@ -286,7 +291,7 @@ impl Core {
             FileRef::Named(name) => match self.indexed_file(call, name) {
                 Ok(index) => index,
                 Err(why) => {
-                    out.events.push(Event::Fatal(why));
+                    self.end_run(Event::Fatal(why), out);
                     return ActedOne::Ends(Verdict::Gone);
                 }
             },
@@ -314,21 +319,19 @@ impl Core {
         ))
     }
 
-    /// Goes on at another step.
+    /// Goes on at another step, or behind the last one.
     fn jump(&mut self, call: &mut Call, operand: Operand, out: &mut Outputs) -> ActedOne {
-        let target = self.operand(call, operand);
-        let is_step = target >= 0.0 && target < self.program.steps.len() as f64;
-        if !is_step {
-            self.warn(
-                format!(
-                    "call {}: a jump to step {target}, which does not exist",
-                    call.number
-                ),
-                out,
-            );
-            return ActedOne::Ends(Verdict::Failed(Counter::Rejected));
-        }
-        ActedOne::Jumped(target as u32)
+        let target = self.operand(call, operand).trunc();
+        let end = self.program.steps.len();
+        let why = if target == f64::from(call.step) {
+            format!("a <jump> at step {target} to itself, which would never end")
+        } else if !(0.0..=end as f64).contains(&target) {
+            format!("a <jump> to step {target}, which is not from 0 to {end}")
+        } else {
+            return ActedOne::Jumped(target as u32);
+        };
+        self.end_run(Event::Fatal(why), out);
+        ActedOne::Ends(Verdict::Gone)
     }
 
     /// Where a call sends to from now on.
@@ -349,27 +352,28 @@ impl Core {
                 own.via_name()
             ));
         }
-        if own.is_reliable() {
-            return Err("<setdest> is covered over UDP only".to_owned());
-        }
-        let address = host.trim_start_matches('[').trim_end_matches(']');
-        let Ok(ip) = address.parse::<std::net::IpAddr>() else {
+        // The name of the remote host was looked up already.
+        let known = self
+            .settings
+            .remote
+            .filter(|_| host == self.settings.remote_host);
+        let Some(ip) = destination_ip(&host).or(known.map(|remote| remote.ip())) else {
             return Err(format!(
                 "<setdest>: {host:?} is no IP address; names are not looked up during a run"
             ));
         };
-        let Ok(port) = port.trim().parse::<u16>() else {
+        let Some(port) = destination_port(&port) else {
             return Err(format!("<setdest>: {port:?} is no port"));
         };
         call.target.remote = std::net::SocketAddr::new(ip, port);
+        // The route there decides, not where the call came in.
+        call.target.local = None;
         Ok(())
     }
 
     fn text(&mut self, call: &mut Call, template: &Template) -> Vec<u8> {
         let mut text = Vec::new();
-        // SIPp's number for a text that is no message.
-        self.render(call, template, -2, &mut text);
-        self.complaint = None;
+        self.render(call, template, NO_MESSAGE, &mut text);
         text
     }
 }

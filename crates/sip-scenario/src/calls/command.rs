@@ -15,6 +15,9 @@ impl Calls {
     /// Gives a command of another instance to its call. False where it belongs to
     /// none and the scenario begins with it: [`Calls::start_by_command`] is next.
     pub fn receive_command(&mut self, now_ns: u64, text: &[u8], out: &mut Outputs) -> bool {
+        if self.core.is_over {
+            return true;
+        }
         self.core.now_ns = now_ns;
         let Some(id) = scan::command_header(text, b"Call-ID").filter(|id| !id.is_empty()) else {
             self.core.warn(
@@ -73,17 +76,26 @@ impl Calls {
 
 impl Core {
     /// Sends a step's command.
-    pub(super) fn send_command(&mut self, call: &mut Call, step: &CommandStep, out: &mut Outputs) {
+    pub(super) fn send_command(
+        &mut self,
+        call: &mut Call,
+        step: &CommandStep,
+        out: &mut Outputs,
+    ) -> Option<Verdict> {
         let mut text = Vec::new();
         // SIPp's number for what is no SIP message.
         self.render(call, &step.template, -1, &mut text);
-        self.complaint = None;
+        if let Some(why) = self.complaint.take() {
+            self.end_run(Event::Fatal(why), out);
+            return Some(Verdict::Gone);
+        }
         out.events.push(Event::ToTwin {
             cookie: call.cookie,
             peer: step.dest,
             text,
         });
         self.stats.step(call.step).done += 1;
+        None
     }
 
     /// Takes a command: for the next step that expects one, past what is
@@ -128,13 +140,12 @@ impl Core {
             return Verdict::Failed(Counter::Rejected);
         };
         self.leave_pause(call);
-        call.step = index;
         self.stats.step(index).done += 1;
         let mut text = text;
         while let Some(shorter) = text.strip_suffix(b"\r\n") {
             text = shorter;
         }
-        match self.complete(call, step, Some(text), out) {
+        match self.complete(call, index, step, Some(text), out) {
             Some(verdict) => verdict,
             None => self.run(call, out),
         }

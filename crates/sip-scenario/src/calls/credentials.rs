@@ -9,6 +9,7 @@ use crate::template::{Login, Template};
 
 use super::Core;
 use super::call::Call;
+use super::render::NO_MESSAGE;
 
 /// A challenge, and the answers that it was given.
 #[derive(Debug)]
@@ -79,7 +80,7 @@ impl Core {
         let mut text = |template: &Option<Template>| {
             let template = template.as_ref()?;
             let mut value = Vec::new();
-            self.render(call, template, -1, &mut value);
+            self.render(call, template, NO_MESSAGE, &mut value);
             Some(String::from_utf8_lossy(&value).into_owned())
         };
         let (user, password) = (text(&login.user), text(&login.password));

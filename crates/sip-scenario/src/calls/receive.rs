@@ -9,6 +9,7 @@ use crate::scan::{self, Received, Start};
 use crate::stats::Counter;
 use crate::template::Kind;
 
+use super::act::Acted;
 use super::call::{Call, Txn, Verdict, Waits};
 use super::{Core, Event, Outputs};
 
@@ -43,6 +44,9 @@ impl Core {
         received: &Received<'_>,
         out: &mut Outputs,
     ) -> Verdict {
+        if call.waits == Waits::Pause && self.settings.pauses_deaf {
+            return Verdict::Waits;
+        }
         let is_datagram = !self.settings.transport.is_reliable();
         let hash = if is_datagram && self.settings.retransmits {
             received.hash(&self.hasher)
@@ -50,9 +54,6 @@ impl Core {
             0
         };
         if hash != 0 && self.is_known(call, hash, out) {
-            return Verdict::Waits;
-        }
-        if call.waits == Waits::Pause && self.settings.pauses_deaf {
             return Verdict::Waits;
         }
         if call.waits == Waits::Turn {
@@ -103,23 +104,45 @@ impl Core {
         if !recv.advances {
             return self.look_at(call, index, step, recv, received, out);
         }
-        self.leave_pause(call);
         self.heed_answer(call, index, received);
         if matches!(received.start, Start::Request(_)) {
             // `[cseq]` goes on from here.
             call.cseq = call.cseq.max(received.cseq);
         }
-        call.step = index;
         call.seen_hash = hash;
         call.seen_step = index;
         self.stats.step(index).done += 1;
         self.keep_dialog(call, recv, received);
-        let verdict = self.complete(call, step, Some(received.bytes), out);
-        call.last_received.clear();
-        call.last_received.extend_from_slice(received.bytes);
-        match verdict {
-            Some(verdict) => verdict,
-            None => self.run(call, out),
+        let acted = self.do_as_told(call, step, Some(received.bytes), out);
+        keep_last(call, received);
+        let target = match acted {
+            Acted::Ends(verdict) => return verdict,
+            Acted::Jumped(target) => target,
+            Acted::Done if self.leaves_alone(call, step, recv) => return self.stay(call, out),
+            Acted::Done => self.next_step(call, index, step),
+        };
+        self.leave_pause(call);
+        call.step = target;
+        self.run(call, out)
+    }
+
+    /// Whether a message that may come leaves the call where it stands: its `next` is not
+    /// followed. As in SIPp, one to the first step never is.
+    fn leaves_alone(&mut self, call: &mut Call, step: &Step, recv: &RecvStep) -> bool {
+        let Some(target) = step.next.filter(|_| recv.optional != Presence::Mandatory) else {
+            return false;
+        };
+        target == 0
+            || step
+                .test
+                .is_some_and(|test| !self.scopes(call).get(test).is_set())
+    }
+
+    /// Goes on as before, where what was sent again is answered now.
+    fn stay(&mut self, call: &mut Call, out: &mut Outputs) -> Verdict {
+        match call.waits {
+            Waits::Answer => self.run(call, out),
+            _ => Verdict::Waits,
         }
     }
 
@@ -139,10 +162,10 @@ impl Core {
         }
         self.stats.step(index).done += 1;
         self.keep_dialog(call, recv, received);
-        let stands_at = std::mem::replace(&mut call.step, index);
-        let verdict = self.complete(call, step, Some(received.bytes), out);
-        call.step = stands_at;
-        verdict.unwrap_or(Verdict::Waits)
+        match self.do_as_told(call, step, Some(received.bytes), out) {
+            Acted::Ends(verdict) => verdict,
+            Acted::Done | Acted::Jumped(_) => self.stay(call, out),
+        }
     }
 
     /// Stops or slows what is being sent again, if this message answers it: only
@@ -334,7 +357,8 @@ impl Core {
         if recv.keeps_routes {
             keep_routes(call, received);
         }
-        if recv.keeps_challenge {
+        // A 200 that has auth="true" too leaves the challenge before it as it is.
+        if recv.keeps_challenge && matches!(received.start, Start::Response(401 | 407)) {
             call.challenge = Some(Box::new(super::credentials::Challenge::new(received.bytes)));
         }
     }
@@ -347,9 +371,9 @@ impl Core {
         out: &mut Outputs,
     ) -> Verdict {
         let behaviors = self.settings.behaviors;
-        self.stats.step(call.step).unexpected += 1;
         if let Start::Request(method) = received.start {
             if matches!(method, b"BYE" | b"CANCEL") {
+                self.stats.step(call.step).unexpected += 1;
                 let goes_on = !behaviors.abort_unexpected;
                 self.warn(
                     format!(
@@ -361,6 +385,7 @@ impl Core {
                     out,
                 );
                 if goes_on {
+                    keep_last(call, received);
                     return Verdict::Waits;
                 }
                 if behaviors.bye {
@@ -374,10 +399,22 @@ impl Core {
                 self.stats.count(Counter::AutoAnswered);
                 return Verdict::Waits;
             }
+            if method == b"PING" {
+                self.warn(
+                    format!(
+                        "Do not answer on an unexpected PING for call: {}",
+                        String::from_utf8_lossy(&call.id)
+                    ),
+                    out,
+                );
+                keep_last(call, received);
+                return Verdict::Waits;
+            }
             if method == b"ACK" {
                 call.is_inviting = false;
             }
         }
+        self.stats.step(call.step).unexpected += 1;
         if let Start::Response(code) = received.start {
             out.events.push(Event::ErrorCode(code));
         }
@@ -430,6 +467,12 @@ impl Core {
             _ => format!("sending (index {index})"),
         }
     }
+}
+
+/// Keeps a message for `[last_*]`.
+fn keep_last(call: &mut Call, received: &Received<'_>) {
+    call.last_received.clear();
+    call.last_received.extend_from_slice(received.bytes);
 }
 
 /// The transaction that a step names.

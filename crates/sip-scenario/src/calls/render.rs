@@ -8,13 +8,16 @@ use crate::calendar::Moment;
 use crate::scan;
 use crate::settings::ip_text;
 use crate::template::{Login, Part, Template};
-use crate::value::Scopes;
+use crate::value::{Scopes, read_number};
 
 use super::Core;
 use super::call::Call;
 
 /// The width of `[len]`, right-aligned, as SIPp prints it.
 const LEN_WIDTH: usize = 5;
+
+/// SIPp's number for a text that is no message of the scenario.
+pub(super) const NO_MESSAGE: i64 = -2;
 
 /// What is filled in when the rest is written.
 #[derive(Default)]
@@ -84,6 +87,11 @@ impl Core {
                 out.push(b'-');
                 number(call.number, out);
                 out.push(b'-');
+                // A text has that of the message before the step at which the call stands.
+                let step = match step {
+                    NO_MESSAGE => i64::from(call.step) - 1,
+                    step => step,
+                };
                 signed(step.saturating_add(*offset), out);
             }
             Part::Cseq(offset) => signed(i64::from(call.cseq).saturating_add(*offset), out),
@@ -141,10 +149,15 @@ impl Core {
                     Some(template) => {
                         let mut text = std::mem::take(&mut self.scratch);
                         text.clear();
-                        self.render(call, template, step, &mut text);
+                        self.render(call, template, NO_MESSAGE, &mut text);
                         let line = line_number(&text);
+                        if line.is_none() {
+                            let text = String::from_utf8_lossy(&text);
+                            let why = format!("{text:?} is no number of a line of a [field]");
+                            self.complaint = Some(why);
+                        }
                         self.scratch = text;
-                        line
+                        line.flatten()
                     }
                 };
                 if let (Some(line), Some(file)) = (line, self.files.get(usize::from(field.file))) {
@@ -329,13 +342,10 @@ pub(super) fn write_last_uri(message: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(scan::in_brackets(to).unwrap_or_default());
 }
 
-fn line_number(text: &[u8]) -> Option<u64> {
-    // How the number 0 prints.
-    if text.is_empty() {
-        return Some(0);
-    }
-    let number: f64 = std::str::from_utf8(text).ok()?.trim().parse().ok()?;
-    (number >= 0.0).then_some(number as u64)
+/// The number of a line; `None` is no number, and one that is below zero has no line.
+fn line_number(text: &[u8]) -> Option<Option<u64>> {
+    let number = read_number(text)?;
+    Some((number >= 0.0).then_some(number as u64))
 }
 
 /// Puts a length at the end of the room that was left for it.

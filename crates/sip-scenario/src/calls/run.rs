@@ -88,7 +88,7 @@ impl Core {
                 && self.scopes(call).get(condition).is_set() == step.condexec_inverse
             {
                 // What is left out still says where to go on.
-                call.step = self.next_step(call, step);
+                call.step = self.next_step(call, call.step, step);
                 continue;
             }
             let mut message = None;
@@ -120,11 +120,13 @@ impl Core {
                 }
                 What::SendCommand(command) => {
                     sent += 1;
-                    self.send_command(call, command, out);
+                    if let Some(verdict) = self.send_command(call, command, out) {
+                        return verdict;
+                    }
                 }
                 What::Nop => self.stats.step(call.step).done += 1,
             }
-            let verdict = self.complete(call, step, message.as_deref(), out);
+            let verdict = self.complete(call, call.step, step, message.as_deref(), out);
             if let Some(message) = message {
                 self.sent = message;
             }
@@ -146,27 +148,38 @@ impl Core {
     pub(super) fn complete(
         &mut self,
         call: &mut Call,
+        index: u32,
         step: &Step,
         message: Option<&[u8]>,
         out: &mut Outputs,
     ) -> Option<Verdict> {
-        self.keep_times(call, step, out);
-        if !step.actions.is_empty() {
-            match self.act(call, step, message, out) {
-                Acted::Done => {}
-                Acted::Jumped(target) => {
-                    call.step = target;
-                    return None;
-                }
-                Acted::Ends(verdict) => return Some(verdict),
-            }
-        }
-        call.step = self.next_step(call, step);
+        call.step = match self.do_as_told(call, step, message, out) {
+            Acted::Done => self.next_step(call, index, step),
+            Acted::Jumped(target) => target,
+            Acted::Ends(verdict) => return Some(verdict),
+        };
         None
     }
 
-    fn next_step(&mut self, call: &mut Call, step: &Step) -> u32 {
-        let behind = call.step.saturating_add(1);
+    /// Takes a step's times and does its actions. As in SIPp, the call still stands where it
+    /// stood: there a `<recv>` may be a later step than the one that the call waits at.
+    pub(super) fn do_as_told(
+        &mut self,
+        call: &mut Call,
+        step: &Step,
+        message: Option<&[u8]>,
+        out: &mut Outputs,
+    ) -> Acted {
+        self.keep_times(call, step, out);
+        if step.actions.is_empty() {
+            return Acted::Done;
+        }
+        self.act(call, step, message, out)
+    }
+
+    /// Where a call goes on behind a step.
+    pub(super) fn next_step(&mut self, call: &mut Call, index: u32, step: &Step) -> u32 {
+        let behind = index.saturating_add(1);
         let Some(target) = step.next else {
             return behind;
         };
@@ -248,8 +261,7 @@ impl Core {
             }
         };
         self.stats.step(call.step).done += 1;
-        self.keep_times(call, step, out);
-        let jumps_to = match self.act(call, step, None, out) {
+        let jumps_to = match self.do_as_told(call, step, None, out) {
             Acted::Done => None,
             Acted::Jumped(target) => Some(target),
             Acted::Ends(verdict) => return verdict,
@@ -284,7 +296,7 @@ impl Core {
                 self.leave_pause(call);
                 call.step = match jumps_to {
                     Some(target) => target,
-                    None => self.next_step(call, step),
+                    None => self.next_step(call, call.step, step),
                 };
                 self.run(call, out)
             }
@@ -376,7 +388,7 @@ impl Core {
             self.stats.call_classes.add(ms);
         }
         if let Some(user) = call.user.take() {
-            self.free_users.push(user);
+            self.free_users.push_front(user);
         }
         call.live = false;
         out.events.push(Event::Ended {

@@ -45,7 +45,7 @@ impl Core {
         );
         if let Some(why) = self.complaint.take() {
             out.outbox.bytes.truncate(start);
-            out.events.push(Event::Fatal(why));
+            self.end_run(Event::Fatal(why), out);
             return Some(Verdict::Failed(Counter::Rejected));
         }
         let message = out.outbox.bytes.get(start..).unwrap_or_default();

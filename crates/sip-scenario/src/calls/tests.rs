@@ -7,6 +7,7 @@ mod actions;
 mod behind;
 mod lingering;
 mod losses;
+mod over;
 mod times;
 mod unexpected;
 
@@ -383,9 +384,34 @@ fn users_have_one_call_each() {
     let has = |sent: &[String], text: &str| sent.iter().any(|message| message.contains(text));
     let sent = stage.sent();
     assert!(has(&sent, "X: 1 1.000000\r\n") && has(&sent, "X: 2 1.000000\r\n"));
-    stage.receive(&answer(200, 2, 1, "MESSAGE"));
+    // The first call had the second user.
+    stage.receive(&answer(200, 1, 1, "MESSAGE"));
     stage.start();
     assert!(has(&stage.sent(), "X: 2 2.000000\r\n"));
+}
+
+#[test]
+fn the_last_user_calls_first_and_who_was_longest_without_a_call_is_next() {
+    let steps =
+        send("MESSAGE", "").replace("CSeq: ", "X: [userid]\nCSeq: ") + "<recv response=\"200\"/>";
+    let settings = Settings {
+        users: Some(3),
+        ..Settings::default()
+    };
+    let mut stage = Stage::new(&steps, settings);
+    let mut users = Vec::new();
+    for ended in [None, None, None, Some(2), Some(1), None, None] {
+        match ended {
+            Some(call) => stage.receive(&answer(200, call, 1, "MESSAGE")),
+            None => stage.start(),
+        }
+        let sent = stage.sent().concat();
+        users.extend(
+            sent.lines()
+                .find_map(|line| Some(line.strip_prefix("X: ")?.to_owned())),
+        );
+    }
+    assert_eq!(users, ["3", "2", "1", "2", "3"]);
 }
 
 #[test]
@@ -474,6 +500,28 @@ fn authentication_without_a_challenge_ends_the_run() {
         matches!(&events[0], Event::Fatal(why) if why.contains("auth=\"true\"")),
         "{events:?}"
     );
+}
+
+#[test]
+fn only_a_401_or_407_is_kept_as_a_challenge() {
+    let register = send("REGISTER", "").replace("CSeq:", "[authentication]\nCSeq:");
+    let steps = send("REGISTER", "")
+        + "<recv response=\"401\" auth=\"true\"/>"
+        + &register
+        + "<recv response=\"200\" auth=\"true\"/>"
+        + &register
+        + "<recv response=\"200\"/>";
+    let mut stage = Stage::new(&steps, Settings::default());
+    stage.start();
+    let challenge = answer(401, 1, 1, "REGISTER").replace(
+        "CSeq:",
+        "From: <sip:b>;tag=1\nWWW-Authenticate: Digest realm=\"r\", nonce=\"n\"\nCSeq:",
+    );
+    stage.receive(&challenge);
+    stage.receive(&answer(200, 1, 2, "REGISTER"));
+    let sent = stage.sent();
+    let is_answer = |message: &&String| message.contains("\r\nAuthorization: Digest ");
+    assert_eq!(sent.iter().filter(is_answer).count(), 2, "{sent:?}");
 }
 
 #[test]
@@ -690,6 +738,29 @@ fn a_command_that_cannot_be_given_fails_its_call() {
 }
 
 #[test]
+fn answers_go_back_or_where_all_of_them_go() {
+    let elsewhere = "127.0.0.7:5099".parse().unwrap();
+    let back = (flow().remote, Some(flow().local.ip()));
+    for (answers_to, goes) in [(None, back), (Some(elsewhere), (elsewhere, None))] {
+        let settings = Settings {
+            answers_to,
+            answers: true,
+            ..Settings::default()
+        };
+        let ok = "<send><![CDATA[\nSIP/2.0 200 OK\n[last_Call-ID:]\n[last_CSeq:]\n]]></send>";
+        let steps = format!("<recv request=\"MESSAGE\"/>{ok}");
+        let mut stage = Stage::new(&steps, settings);
+        stage.receive(&request("MESSAGE", "c", 1));
+        // What belongs to no call is answered there too.
+        stage.calls.set_accepting(false);
+        stage.receive(&request("OPTIONS", "d", 1));
+        let sends = stage.out.outbox.sends.iter();
+        let to: Vec<_> = sends.map(|send| (send.to.remote, send.to.local)).collect();
+        assert_eq!(to, [goes, goes]);
+    }
+}
+
+#[test]
 fn a_destination_is_an_address() {
     let steps = |host: &str, protocol: &str| {
         format!(
@@ -699,11 +770,25 @@ fn a_destination_is_an_address() {
     };
     let mut stage = Stage::new(&steps("127.0.0.9", "udp"), Settings::default());
     stage.start();
+    let to = &stage.out.outbox.sends[0].to;
+    assert_eq!(
+        (to.remote, to.local),
+        ("127.0.0.9:5099".parse().unwrap(), None)
+    );
+    let settings = Settings {
+        remote: Some("127.0.0.8:5060".parse().unwrap()),
+        remote_host: "host.example".to_owned(),
+        ..Settings::default()
+    };
+    // That name was looked up already.
+    let mut stage = Stage::new(&steps("[remote_host]", "udp"), settings);
+    stage.start();
     let remote = stage.out.outbox.sends[0].to.remote;
-    assert_eq!(remote, "127.0.0.9:5099".parse().unwrap());
+    assert_eq!(remote, "127.0.0.8:5099".parse().unwrap());
+    // What a call makes up is seen only then.
     for (host, protocol, why) in [
-        ("host.example", "UDP", "is no IP address"),
-        ("127.0.0.1", "tcp", "is not that of the run"),
+        ("[service]", "UDP", "is no IP address"),
+        ("127.0.0.1", "[service]", "is not that of the run"),
     ] {
         let mut stage = Stage::new(&steps(host, protocol), Settings::default());
         stage.start();

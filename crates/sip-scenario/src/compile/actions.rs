@@ -100,11 +100,7 @@ impl Compiler<'_> {
             "lookup" => self.lookup(attributes)?,
             "jump" => Action::Jump(self.operand(element, attributes, "variable")?),
             "gettimeofday" => self.time_of_day(attributes)?,
-            "setdest" => Action::SetDestination {
-                host: self.required_text(attributes, "host")?,
-                port: self.required_text(attributes, "port")?,
-                protocol: self.required_text(attributes, "protocol")?,
-            },
+            "setdest" => self.destination(element, attributes)?,
             "verifyauth" => Action::VerifyAuth {
                 to: self.target(attributes)?,
                 user: self.required_text(attributes, "username")?,
@@ -127,6 +123,43 @@ impl Compiler<'_> {
                 return Err(self.problem(element.at, format!("<{name}> is no action")));
             }
         }))
+    }
+
+    /// What is known of a destination before a call names it is looked at here.
+    fn destination(
+        &mut self,
+        element: &Element,
+        attributes: &mut Attributes<'_>,
+    ) -> Result<Action, Problem> {
+        if self.options.is_stream {
+            let what = "<setdest> is not covered over TCP and TLS";
+            return Err(self.problem(element.at, what));
+        }
+        let fits = |template: &Template, fits: &dyn Fn(&str) -> bool| {
+            template
+                .literal()
+                .is_none_or(|text| std::str::from_utf8(text).is_ok_and(fits))
+        };
+        let host = self.required_text(attributes, "host")?;
+        if !fits(&host, &|host| destination_ip(host).is_some()) {
+            let what = "the host of <setdest> is an IP address: names are not looked up during a \
+                        run";
+            return Err(self.problem(element.at, what));
+        }
+        let port = self.required_text(attributes, "port")?;
+        if !fits(&port, &|port| destination_port(port).is_some()) {
+            return Err(self.problem(element.at, "the port of <setdest> is a number"));
+        }
+        let protocol = self.required_text(attributes, "protocol")?;
+        if !fits(&protocol, &|protocol| protocol.eq_ignore_ascii_case("udp")) {
+            let what = "the protocol of <setdest> is that of the run, UDP";
+            return Err(self.problem(element.at, what));
+        }
+        Ok(Action::SetDestination {
+            host,
+            port,
+            protocol,
+        })
     }
 
     fn required_text(
@@ -478,4 +511,15 @@ impl Compiler<'_> {
             .map(|(name, at)| self.variable(&name, at))
             .collect()
     }
+}
+
+/// The address that a destination names; IPv6 may stand in brackets.
+pub(crate) fn destination_ip(host: &str) -> Option<std::net::IpAddr> {
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    address.parse().ok()
+}
+
+/// The port that a destination names.
+pub(crate) fn destination_port(port: &str) -> Option<u16> {
+    port.trim().parse().ok()
 }

@@ -14,8 +14,19 @@ const FILE_MAX: usize = 65_536;
 impl Compiler<'_> {
     /// A message: white space around lines is layout of the XML file and goes,
     /// line ends become CRLF, and one that ends with its headers gets the empty
-    /// line behind them.
+    /// line behind them. A body ends with a line end if the file has one behind it.
     pub(crate) fn message(&mut self, raw: &[u8], base: usize) -> Result<Template, Problem> {
+        let end = raw.trim_ascii_end().len();
+        let layout = raw.get(end..).unwrap_or_default();
+        self.lines(raw, base, memchr::memchr(b'\n', layout).is_some())
+    }
+
+    /// A command to another instance: the same, but that its body never ends with a line end.
+    pub(crate) fn command(&mut self, raw: &[u8], base: usize) -> Result<Template, Problem> {
+        self.lines(raw, base, false)
+    }
+
+    fn lines(&mut self, raw: &[u8], base: usize, ends: bool) -> Result<Template, Problem> {
         let mut template = Template::default();
         let begin = raw.len() - raw.trim_ascii_start().len();
         let end = raw.trim_ascii_end().len();
@@ -29,10 +40,14 @@ impl Compiler<'_> {
             let text = line.trim_ascii();
             has_body |= text.is_empty();
             self.fill(&mut template, text, base + at + indent)?;
-            template.push_text(b"\r\n");
             at += line_len + 1;
+            if at < end {
+                template.push_text(b"\r\n");
+            }
         }
         if !has_body {
+            template.push_text(b"\r\n\r\n");
+        } else if ends {
             template.push_text(b"\r\n");
         }
         Ok(template)
@@ -238,9 +253,8 @@ impl Compiler<'_> {
                 "username" => &mut login.user,
                 "password" => &mut login.password,
                 name @ ("aka_K" | "aka_OP" | "aka_AMF") => {
-                    let what = format!("{name} is passed over: AKA challenges are not answered");
-                    self.warn(parameter.at, what);
-                    continue;
+                    let what = format!("{name} is not covered: AKA challenges are not answered");
+                    return Err(self.problem(parameter.at, what));
                 }
                 name => {
                     self.unknown_parameter("authentication", name, parameter.at);
@@ -267,18 +281,26 @@ impl Compiler<'_> {
                 self.unknown_parameter("file", &parameter.name, parameter.at);
                 continue;
             }
+            let mut name = Template::default();
+            self.fill(&mut name, parameter.value.as_bytes(), parameter.value_at)?;
+            let Some(name) = name.literal() else {
+                let what = "the name of a file holds no keyword: files are read once, before \
+                            anything is sent";
+                return Err(self.problem(parameter.value_at, what));
+            };
+            let name = String::from_utf8_lossy(name).into_owned();
             let read = match self.options.read_file {
-                Some(read) => read(&parameter.value),
+                Some(read) => read(&name),
                 None => Err(std::io::ErrorKind::Unsupported.into()),
             };
             let bytes = read.map_err(|error| {
-                let what = format!("cannot read {}: {error}", parameter.value);
+                let what = format!("cannot read {name}: {error}");
                 self.problem(parameter.value_at, what)
             })?;
             if bytes.len() > FILE_MAX {
                 return Err(self.problem(
                     parameter.value_at,
-                    format!("{} has more than {FILE_MAX} bytes", parameter.value),
+                    format!("{name} has more than {FILE_MAX} bytes"),
                 ));
             }
             contents = Some(bytes);

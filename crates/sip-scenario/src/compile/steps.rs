@@ -155,7 +155,7 @@ impl Compiler<'_> {
         let Some(cdata) = &element.cdata else {
             return Err(self.problem(element.at, "<sendCmd> needs the command: <![CDATA[ ... ]]>"));
         };
-        let template = self.message(&cdata.bytes, cdata.at)?;
+        let template = self.command(&cdata.bytes, cdata.at)?;
         let what = What::SendCommand(Box::new(CommandStep { template, dest }));
         self.step(element, attributes, what)
     }

@@ -38,6 +38,10 @@ fn mistakes_have_line_and_column() {
             "<recv response=\"200\" advance_state=\"false\"/>",
             "s.xml:3:22: advance_state",
         ),
+        (
+            "<send><![CDATA[\nA sip:b SIP/2.0\n[authentication aka_K=1]\n]]></send>",
+            "s.xml:5:17: aka_K is not covered: AKA challenges",
+        ),
         ("<init/>", "s.xml:3:1: <init> is not covered"),
         ("<send/>", "s.xml:3:1: <send> needs the message"),
         (
@@ -413,11 +417,110 @@ fn files_are_read_where_the_scenario_names_them() {
         compile(&steps, options)
     };
     assert!(with("body.txt").is_ok());
+    assert!(with("body\\x2Etxt").is_ok());
+    let error = with("[call_id].txt").unwrap_err();
+    assert!(
+        error.starts_with("s.xml:5:16: the name of a file holds no keyword: files are read once"),
+        "{error}"
+    );
     let error = with("none.txt").unwrap_err();
     assert!(
         error.starts_with("s.xml:5:16: cannot read none.txt"),
         "{error}"
     );
+}
+
+#[test]
+fn a_destination_that_cannot_be_is_refused() {
+    let with = |host: &str, port: &str, protocol: &str, is_stream: bool| {
+        let steps = format!(
+            "<nop><action><setdest host=\"{host}\" port=\"{port}\" protocol=\"{protocol}\"/>\
+             </action></nop>{SEND}"
+        );
+        let options = CompileOptions {
+            is_stream,
+            ..CompileOptions::default()
+        };
+        compile(&steps, options)
+    };
+    for (host, port, protocol, is_stream, why) in [
+        ("127.0.0.1", "5060", "udp", false, None),
+        ("[service]", "[remote_port]", "[transport]", false, None),
+        ("::1", "5060", "UDP", false, None),
+        (
+            "host.example",
+            "5060",
+            "udp",
+            false,
+            Some("the host of <setdest> is an IP address"),
+        ),
+        (
+            "127.0.0.1",
+            "x",
+            "udp",
+            false,
+            Some("the port of <setdest> is a number"),
+        ),
+        (
+            "127.0.0.1",
+            "5060",
+            "tcp",
+            false,
+            Some("the protocol of <setdest>"),
+        ),
+        (
+            "[service]",
+            "5060",
+            "tcp",
+            true,
+            Some("<setdest> is not covered over TCP and TLS"),
+        ),
+    ] {
+        let found = with(host, port, protocol, is_stream);
+        match (found, why) {
+            (Ok(_), None) => {}
+            (Err(error), Some(why)) => {
+                assert!(error.starts_with(&format!("s.xml:3:14: {why}")), "{error}");
+            }
+            (found, why) => panic!("{host}: {:?}, {why:?}", found.err()),
+        }
+    }
+}
+
+#[test]
+fn a_body_ends_as_it_does_in_the_file() {
+    let template = |steps: &str, index: usize| {
+        let program = compile(steps, CompileOptions::default()).unwrap();
+        match &program.steps[index].what {
+            crate::program::What::Send(send) => send.template.literal().unwrap().to_vec(),
+            crate::program::What::SendCommand(send) => send.template.literal().unwrap().to_vec(),
+            _ => panic!("{steps}"),
+        }
+    };
+    let head = "A sip:b SIP/2.0\n";
+    for (text, end, command_end) in [
+        (format!("\n{head}\nv=0\n"), "\r\n\r\nv=0\r\n", "\r\n\r\nv=0"),
+        (
+            format!("\n{head}\nv=0\n  "),
+            "\r\n\r\nv=0\r\n",
+            "\r\n\r\nv=0",
+        ),
+        (format!("\n{head}\nv=0"), "\r\n\r\nv=0", "\r\n\r\nv=0"),
+        (format!("\n{head}\nv=0  "), "\r\n\r\nv=0", "\r\n\r\nv=0"),
+        // Headers end with an empty line in any case.
+        (head.to_owned(), "SIP/2.0\r\n\r\n", "SIP/2.0\r\n\r\n"),
+        (
+            head.trim_end().to_owned(),
+            "SIP/2.0\r\n\r\n",
+            "SIP/2.0\r\n\r\n",
+        ),
+    ] {
+        let sent = template(&format!("<send><![CDATA[{text}]]></send>"), 0);
+        assert!(sent.ends_with(end.as_bytes()), "{text:?}: {sent:?}");
+        let steps = format!("<sendCmd><![CDATA[{text}]]></sendCmd>{SEND}");
+        let sent = template(&steps, 0);
+        assert!(sent.ends_with(command_end.as_bytes()), "{text:?}: {sent:?}");
+    }
 }
 
 #[test]

@@ -104,7 +104,7 @@ fn a_header_without_a_value_is_not_there_where_it_is_checked() {
 
 #[test]
 fn only_what_was_received_can_fail_a_call() {
-    let check = "<action><assign assign_to=\"n\" value=\"1\"/>\
+    let check = "<action><assign assign_to=\"n\" value=\"1\"/><log message=\"done\"/>\
                  <test variable=\"n\" compare=\"equal\" value=\"2\" check_it=\"true\"/>\
                  <log message=\"left out\"/></action>";
     let (message, command) = (send("MESSAGE", ""), COMMAND);
@@ -138,9 +138,12 @@ fn only_what_was_received_can_fail_a_call() {
         assert_eq!(count(Counter::TestDoesntMatch), failed, "{steps}");
         assert_eq!(count(Counter::Failed), failed, "{steps}");
         assert_eq!(count(Counter::Successful), 1 - failed, "{steps}");
-        // What stands behind it is left out in either case.
-        let is_log = |event: &Event| matches!(event, Event::Log(_));
-        assert!(!events.iter().any(is_log), "{steps}");
+        // What stands before it is done in either case, and what stands behind it is not.
+        let logs = events.iter().filter_map(|event| match event {
+            Event::Log(text) => Some(String::from_utf8_lossy(text).into_owned()),
+            _ => None,
+        });
+        assert_eq!(logs.collect::<Vec<_>>(), ["done"], "{steps}");
     }
 }
 
@@ -322,6 +325,141 @@ fn a_text_that_is_put_together_from_itself_has_an_end() {
         + &"<urlencode variable=\"v\"/>".repeat(4);
     let sent = left_in_v(&longer, Vec::new(), "X: [$v]");
     assert!(sent.len() < 66_000, "{} bytes", sent.len());
+}
+
+/// The texts of `<log>` since the last time.
+fn logs(stage: &mut Stage) -> Vec<String> {
+    let events = stage.events().into_iter();
+    let texts = events.filter_map(|event| match event {
+        Event::Log(text) => Some(String::from_utf8_lossy(&text).into_owned()),
+        _ => None,
+    });
+    texts.collect()
+}
+
+#[test]
+fn a_text_names_the_step_at_which_the_call_stands() {
+    let log = "<action><index assign_to=\"i\"/><log message=\"[$i] [branch] [branch-1] [msg_index]\"/>\
+               </action>";
+    let steps = send("INVITE", "").replace("</send>", &format!("{log}</send>"))
+        + &format!(
+            "<recv response=\"100\" optional=\"true\">{log}</recv>\
+             <recv response=\"180\" optional=\"true\">{log}</recv>\
+             <recv response=\"200\">{log}</recv><nop>{log}</nop>\
+             <pause milliseconds=\"5\">{log}</pause>"
+        );
+    let mut stage = Stage::new(&steps, Settings::default());
+    stage.start();
+    // Past the 100, then at the step itself.
+    stage.receive(&answer(180, 1, 1, "INVITE"));
+    stage.receive(&answer(200, 1, 1, "INVITE"));
+    assert_eq!(
+        logs(&mut stage),
+        [
+            " z9hG4bK-0-1--1 z9hG4bK-0-1--2 -2",
+            "1.000000 z9hG4bK-0-1-0 z9hG4bK-0-1--1 -2",
+            "3.000000 z9hG4bK-0-1-2 z9hG4bK-0-1-1 -2",
+            "4.000000 z9hG4bK-0-1-3 z9hG4bK-0-1-2 -2",
+            "5.000000 z9hG4bK-0-1-4 z9hG4bK-0-1-3 -2",
+        ]
+    );
+}
+
+/// Why the run ended, if it did.
+fn fatal(stage: &mut Stage) -> Option<String> {
+    stage.events().into_iter().find_map(|event| match event {
+        Event::Fatal(why) => Some(why),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_jump_that_leads_nowhere_ends_the_run() {
+    for (jump, why) in [
+        ("value=\"1\"", Some("a <jump> at step 1 to itself")),
+        ("value=\"1.9\"", Some("a <jump> at step 1 to itself")),
+        (
+            "value=\"-1\"",
+            Some("a <jump> to step -1, which is not from 0 to 3"),
+        ),
+        (
+            "value=\"4\"",
+            Some("a <jump> to step 4, which is not from 0 to 3"),
+        ),
+        // Behind the last one, and to the last one.
+        ("value=\"3\"", None),
+        ("value=\"2\"", None),
+    ] {
+        let steps =
+            send("MESSAGE", "") + &format!("<nop><action><jump {jump}/></action></nop><nop/>");
+        let mut stage = Stage::new(&steps, Settings::default());
+        stage.start();
+        let (ended, found) = (stage.count(Counter::Successful), fatal(&mut stage));
+        assert_eq!(found.is_some(), why.is_some(), "{jump}: {found:?}");
+        assert!(
+            found
+                .unwrap_or_default()
+                .starts_with(why.unwrap_or_default()),
+            "{jump}"
+        );
+        assert_eq!(ended, u64::from(why.is_none()), "{jump}");
+    }
+}
+
+#[test]
+fn a_line_that_is_no_number_ends_the_run() {
+    let file = InjectionFile::parse("f", b"SEQUENTIAL\nann\nben\n").unwrap();
+    for (line, found) in [
+        ("1", Some("X: ben;")),
+        (" 1", Some("X: ben;")),
+        ("-1", Some("X: ;")),
+        ("7", Some("X: ;")),
+        ("1 ", None),
+        ("1x", None),
+        ("ben", None),
+    ] {
+        let set = format!("<action><assignstr assign_to=\"v\" value=\"{line}\"/></action>");
+        let field = "X: [field0 line=\"[$v]\"];";
+        let message = send("MESSAGE", "").replace("CSeq:", &format!("{field}\nCSeq:"));
+        let log = format!(
+            "<action><log message=\"{}\"/></action>",
+            field.replace('"', "&quot;")
+        );
+        let command = format!("<sendCmd><![CDATA[\nCall-ID: [call_id]\n{field}\n]]></sendCmd>");
+        for (step, is_log, is_command) in [
+            (message.clone(), false, false),
+            (format!("<nop>{log}</nop>{}", send("BYE", "")), true, false),
+            (command + &send("BYE", ""), false, true),
+        ] {
+            let steps = format!("<nop>{set}</nop>{step}<Reference variables=\"v,v\"/>");
+            let mut stage = Stage::with_files(&steps, Settings::default(), vec![file.clone()]);
+            stage.start();
+            let sent = stage.sent().concat();
+            let events = stage.events();
+            let is_fatal = |event: &Event| matches!(event, Event::Fatal(why) if why.contains("is no number of a line"));
+            assert_eq!(
+                events.iter().any(is_fatal),
+                found.is_none(),
+                "{line}: {events:?}"
+            );
+            let text = events.iter().find_map(|event| match event {
+                Event::Log(text) if is_log => Some(String::from_utf8_lossy(text).into_owned()),
+                Event::ToTwin { text, .. } if is_command => {
+                    Some(String::from_utf8_lossy(text).into_owned())
+                }
+                _ => None,
+            });
+            let text = if is_log || is_command {
+                text
+            } else {
+                Some(sent.clone())
+            };
+            match found {
+                Some(found) => assert!(text.unwrap().contains(found), "{line}: {sent}"),
+                None => assert!(sent.is_empty() && !(is_log && text.is_some()), "{line}"),
+            }
+        }
+    }
 }
 
 #[test]

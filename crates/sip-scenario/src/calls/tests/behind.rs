@@ -204,7 +204,7 @@ fn an_ack_that_cannot_be_written_again_spoils_nothing_else() {
         + "<recv response=\"401\" auth=\"true\"/>"
         + &send("ACK", "").replace("CSeq", "[authentication]\nCSeq")
         + &send("INVITE", "")
-        + "<recv response=\"180\" optional=\"true\" auth=\"true\"/><recv response=\"200\"/>"
+        + "<recv response=\"407\" optional=\"true\" auth=\"true\"/><recv response=\"200\"/>"
         + &send("ACK", "");
     let mut stage = Stage::new(&steps, Settings::default());
     stage.start();
@@ -213,7 +213,7 @@ fn an_ack_that_cannot_be_written_again_spoils_nothing_else() {
     stage.receive(&first);
     assert_eq!(stage.sent().len(), 3);
     // The challenge of this one is none.
-    stage.receive(&answer_to(3, 180, 2, "INVITE"));
+    stage.receive(&answer_to(3, 407, 2, "INVITE"));
     stage.receive(&first.replace("tag=t", "tag=u"));
     assert!(stage.sent().is_empty());
     stage.receive(&answer_to(3, 200, 2, "INVITE"));

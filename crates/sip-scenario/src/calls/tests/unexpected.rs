@@ -35,6 +35,152 @@ fn a_bye_that_nobody_expects_is_answered_only_where_it_ends_the_call() {
 }
 
 #[test]
+fn what_is_answered_alone_or_ignored_is_not_unexpected() {
+    for (method, ping_reply, answers, unexpected) in [
+        ("PING", true, false, false),
+        ("PING", false, false, false),
+        ("OPTIONS", true, true, false),
+        ("OPTIONS", true, false, true),
+    ] {
+        let settings = Settings {
+            behaviors: Behaviors {
+                ping_reply,
+                ..Behaviors::default()
+            },
+            answers,
+            ..Settings::default()
+        };
+        let steps = send("INVITE", "") + "<recv response=\"200\"/>";
+        let mut stage = Stage::new(&steps, settings);
+        stage.start();
+        stage.sent();
+        stage.receive(&request(method, "1-0@127.0.0.1", 9));
+        let is_answered = ping_reply && method == "PING" || answers;
+        let answered = stage
+            .lines()
+            .iter()
+            .filter(|line| *line == "SIP/2.0 200 OK")
+            .count();
+        assert_eq!(answered, usize::from(is_answered), "{method}");
+        let count = u64::from(unexpected);
+        assert_eq!(stage.calls.stats().steps[1].unexpected, count, "{method}");
+        assert_eq!(stage.count(Counter::Failed), count, "{method}");
+        assert_eq!(
+            stage.count(Counter::AutoAnswered),
+            u64::from(is_answered),
+            "{method}"
+        );
+        let told = !is_answered;
+        assert_eq!(stage.count(Counter::Warnings), u64::from(told), "{method}");
+        stage.receive(&answer(200, 1, 1, "INVITE"));
+        assert_eq!(stage.count(Counter::Successful), 1 - count, "{method}");
+    }
+}
+
+#[test]
+fn a_request_that_is_ignored_is_the_last_message_all_the_same() {
+    for method in ["PING", "BYE", "CANCEL"] {
+        let behaviors = Behaviors {
+            bye: false,
+            abort_unexpected: false,
+            ping_reply: false,
+        };
+        let settings = Settings {
+            behaviors,
+            ..Settings::default()
+        };
+        let steps = send("INVITE", "")
+            + "<pause milliseconds=\"5\"/>"
+            + &send("MESSAGE", "").replace("CSeq:", "X: [last_cseq_number]\nCSeq:");
+        let mut stage = Stage::new(&steps, settings);
+        stage.start();
+        stage.receive(&request(method, "1-0@127.0.0.1", 9));
+        stage.wait(5);
+        let message = stage.sent().pop().unwrap();
+        assert!(message.contains("X: 9\r\n"), "{method}: {message}");
+    }
+}
+
+#[test]
+fn during_a_pause_that_ignores_messages_they_are_not_even_known() {
+    let ok = "<send><![CDATA[\nSIP/2.0 200 OK\n[last_Call-ID:]\n[last_CSeq:]\n]]></send>";
+    let steps = format!("<recv request=\"MESSAGE\"/>{ok}<pause milliseconds=\"50\"/>");
+    for (pauses_deaf, count) in [(true, 0), (false, 1)] {
+        let settings = Settings {
+            pauses_deaf,
+            ..Settings::default()
+        };
+        let mut stage = Stage::new(&steps, settings);
+        stage.receive(&request("MESSAGE", "c", 1));
+        stage.sent();
+        stage.receive(&request("MESSAGE", "c", 1));
+        assert_eq!(stage.sent().len(), count);
+        assert_eq!(stage.calls.stats().steps[0].retransmitted, count as u64);
+    }
+}
+
+#[test]
+fn where_next_is_not_followed_an_optional_message_leaves_the_call_where_it_stands() {
+    let steps = |next: &str| {
+        format!("<nop/>{}", send("INVITE", ""))
+            + &format!(
+                "<recv response=\"180\" optional=\"global\" {next}>\
+                 <action><log message=\"came\"/></action></recv>\
+                 <recv response=\"200\"/><pause milliseconds=\"50\"/><label id=\"end\"/>"
+            )
+            + &send("BYE", "")
+            + "<label id=\"far\"/>"
+            + &send("MESSAGE", "")
+            + "<Reference variables=\"is_far\"/>"
+    };
+    // Whether the pause goes on, and what is sent at its end or at once.
+    for (next, pauses, then) in [
+        ("next=\"far\" test=\"is_far\"", true, "BYE"),
+        ("next=\"far\"", false, "MESSAGE"),
+    ] {
+        let steps = steps(next).replace(
+            "<Reference variables=\"is_far\"/>",
+            "<Reference variables=\"is_far,is_far\"/>",
+        );
+        let mut stage = Stage::new(&steps, Settings::default());
+        stage.start();
+        let answer = |code| answer(code, 1, 1, "INVITE").replace("1-0 ", "1-1 ");
+        stage.receive(&answer(200));
+        stage.sent();
+        stage.wait(20);
+        stage.receive(&answer(180));
+        assert_eq!(
+            stage.calls.stats().steps[4].sessions,
+            u64::from(pauses),
+            "{next}"
+        );
+        assert_eq!(stage.sent().is_empty(), pauses, "{next}");
+        if pauses {
+            stage.wait(29);
+            assert!(stage.sent().is_empty(), "{next}");
+            stage.wait(1);
+            assert!(stage.sent()[0].starts_with(then), "{next}");
+        }
+        let came = |event: &Event| matches!(event, Event::Log(text) if text == b"came");
+        assert!(stage.events().iter().any(came), "{next}");
+    }
+}
+
+#[test]
+fn the_first_step_is_no_place_to_go_on_at_behind_an_optional_message() {
+    let steps = "<label id=\"first\"/>".to_owned()
+        + &send("INVITE", "")
+        + "<recv response=\"180\" optional=\"true\" next=\"first\"/><recv response=\"200\"/>";
+    let mut stage = Stage::new(&steps, Settings::default());
+    stage.start();
+    stage.sent();
+    stage.receive(&answer(180, 1, 1, "INVITE"));
+    assert!(stage.sent().is_empty());
+    stage.receive(&answer(200, 1, 1, "INVITE"));
+    assert_eq!(stage.count(Counter::Successful), 1);
+}
+
+#[test]
 fn the_first_route_set_of_a_call_stays() {
     let routed = |code: u16, cseq: u32, more: &str| {
         answer(code, 1, cseq, "INVITE").replace("CSeq:", &format!("{more}\nCSeq:"))
