@@ -285,6 +285,10 @@ impl sip_worker::Sockets for Sockets {
         self.net.waiting_ms()
     }
 
+    fn may_more_wait(&self) -> bool {
+        self.net.may_more_wait()
+    }
+
     fn messages_in(&self) -> u64 {
         self.net.counters_in()
     }

@@ -5,8 +5,9 @@
 //! The first signal is the queueing delay: how long messages wait in the socket before
 //! they are read. For datagrams the kernel's time stamps tell; they are requested only
 //! while there is a queue. For streams it is how long it takes until what was in the socket is
-//! read. Where a socket's buffer is so full that its sender waits, nobody can tell, and it
-//! is the time since that began. Only a standing queue counts, the least delay over a while, so
+//! read; what waits with a sender, since a socket has only so much room, is not seen. So
+//! for streams it counts too for how long the worker was never without something to do, up to
+//! [`UNTOLD_MAX`] times the bound. Only a standing queue counts, the least delay over a while, so
 //! that a burst counts for nothing, nor does a process that the kernel holds to a CPU
 //! quota. The second signal is memory.
 //!
@@ -219,6 +220,8 @@ pub struct Signals {
     pub is_drained: bool,
     /// How long the message that it read last had waited, in milliseconds, if known.
     pub waiting_ms: Option<u64>,
+    /// Whether it may have waited for longer, where that cannot be seen.
+    pub may_more_wait: bool,
     /// Messages that it has handled since it began.
     pub handled: u64,
     /// New work among them, admitted or not.

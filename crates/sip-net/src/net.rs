@@ -54,6 +54,9 @@ use time_share::TimeShare;
 const WORTH_MESSAGES: u32 = 2;
 /// Events taken from the kernel at a time.
 const EVENTS_MAX: usize = 1_024;
+/// How long a turn is not at work between two others, at least, for a worker that has not too much
+/// to do. To send what is due and to ask for events takes less.
+const RESTED: Duration = Duration::from_micros(200);
 /// The tick of the connections' deadlines.
 const TICK_MS: u64 = 100;
 
@@ -79,6 +82,11 @@ pub struct Net {
     /// Whether the kernel told of all sockets that had something to read, and when it last did.
     has_seen_all: bool,
     all_seen_ms: u64,
+    /// How long the turn before took, if it read streams: what comes to one meanwhile waits so long,
+    /// whoever sent it, and nobody stamps it.
+    turn_ms: u64,
+    /// Whether the last turn had to wait for something to do, or waited for more of it.
+    has_rested: bool,
     /// Sockets with handshakes that are ready in this turn: they come after what
     /// is on open connections.
     handshakes_ready: Vec<Ready>,
@@ -164,6 +172,8 @@ impl Net {
             resumed_reads: Vec::new(),
             has_seen_all: true,
             all_seen_ms: now_ms,
+            turn_ms: 0,
+            has_rested: true,
             handshakes_ready: Vec::new(),
             deferred_handshakes: VecDeque::new(),
             awaited: AwaitedClients::default(),
@@ -194,6 +204,11 @@ impl Net {
         mut on_event: impl FnMut(NetEvent<'_>),
     ) -> io::Result<()> {
         let on_event = &mut on_event;
+        let done = self.clock.now();
+        self.turn_ms = match self.shared.turn_bytes {
+            0 => 0,
+            _ => clock::ms_at(done).saturating_sub(self.shared.now_ms),
+        };
         self.flush();
         let told = self.emit_pending(on_event);
         let timeout = self.wait_at_most(timeout, told);
@@ -216,6 +231,7 @@ impl Net {
         let result = self.poll.poll(&mut events, timeout);
         drop(waits);
         let woken = self.clock.now();
+        self.has_rested = woken.saturating_duration_since(done) >= RESTED;
         self.shared.now_ms = clock::ms_at(woken);
         self.shared.counters.polls += 1;
         if result.is_ok() {

@@ -465,12 +465,11 @@ impl Conn {
         }
     }
 
-    /// How long what it leaves unread has waited; `None` where that cannot be told.
-    pub(crate) fn waiting_ms(&self, now_ms: u64) -> Option<u64> {
-        match &self.backlog {
-            Some(backlog) => backlog.waiting_ms(now_ms),
-            None => Some(0),
-        }
+    /// How long what it leaves unread has waited.
+    pub(crate) fn waiting_ms(&self, now_ms: u64) -> u64 {
+        self.backlog
+            .as_ref()
+            .map_or(0, |backlog| backlog.waiting_ms(now_ms))
     }
 
     /// Bytes of messages that were begun and not finished, those of a handshake too.

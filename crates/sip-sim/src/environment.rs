@@ -168,6 +168,10 @@ impl sip_worker::Sockets for Sockets {
         None
     }
 
+    fn may_more_wait(&self) -> bool {
+        false
+    }
+
     fn held_bytes(&self) -> usize {
         0
     }

@@ -145,6 +145,8 @@ pub trait Sockets {
     fn is_drained(&self) -> bool;
     /// How long what was read last had waited, where that is known of all that have more to read.
     fn waiting_ms(&self) -> Option<u64>;
+    /// Whether more may wait than that tells.
+    fn may_more_wait(&self) -> bool;
     /// Messages received so far.
     fn messages_in(&self) -> u64;
     /// Whether it is to be known how long datagrams wait.

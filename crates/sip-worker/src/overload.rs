@@ -50,6 +50,7 @@ impl<E: Environment> Worker<E> {
         let signals = Signals {
             is_drained: sockets.is_drained(),
             waiting_ms: sockets.waiting_ms(),
+            may_more_wait: sockets.may_more_wait(),
             handled: sockets.messages_in(),
             begun: transactions.server_created,
             pressure: self.parts.shard.memory_pressure() as f32,

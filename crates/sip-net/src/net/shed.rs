@@ -10,9 +10,17 @@ impl Net {
         self.shared.counters.messages_in()
     }
 
-    /// Whether the last turn left nothing to read.
+    /// Whether the last turn left nothing to read; where it read streams, whether it had to wait
+    /// for something to read besides.
     pub fn is_drained(&self) -> bool {
-        self.unfinished_reads.is_empty() && self.has_seen_all
+        let has_all = self.unfinished_reads.is_empty() && self.has_seen_all;
+        has_all && (self.has_rested || !self.may_more_wait())
+    }
+
+    /// Whether more may wait than [`Net::waiting_ms`] tells: with whoever sends by a stream, since
+    /// there is only so much room for it here.
+    pub fn may_more_wait(&self) -> bool {
+        self.shared.turn_bytes > 0
     }
 
     /// Whether it is to be known how long datagrams wait ([`Net::waiting_ms`]). It
@@ -26,19 +34,22 @@ impl Net {
     }
 
     /// How long what was read last had waited, of the socket where that is longest; `None` where
-    /// it is not known of each that has more to read.
+    /// nothing is left to read, or it is not known of each that has more.
     pub fn waiting_ms(&self) -> Option<u64> {
+        if self.is_drained() {
+            return None;
+        }
         let now_ms = self.shared.now_ms;
         // Of the sockets that a turn heard nothing of it is known when it last heard of all.
         let unheard_ms = match self.has_seen_all {
             true => 0,
             false => now_ms.saturating_sub(self.all_seen_ms),
         };
-        let mut longest_ms = unheard_ms;
+        let mut longest_ms = unheard_ms.max(self.turn_ms);
         for token in &self.unfinished_reads {
             let waiting_ms = match conn(*token) {
                 Some(id) => match self.conns.get(id) {
-                    Some(conn) => conn.waiting_ms(now_ms)?,
+                    Some(conn) => conn.waiting_ms(now_ms),
                     None => continue,
                 },
                 None => match self.listeners.get(token.0).map(|listener| &listener.port) {

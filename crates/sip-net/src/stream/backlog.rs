@@ -2,11 +2,7 @@
 
 use std::os::fd::RawFd;
 
-use crate::sys::{receive_memory, unread_bytes};
-
-/// What part of a socket's buffer is taken when its sender may have to wait, so that more waits
-/// than is to be seen here. The kernel lets no sender fill the last of it.
-const FULL_PART: u32 = 2;
+use crate::sys::unread_bytes;
 
 /// A mark at the end of what was there at one time: what comes to it has waited for as long as it
 /// takes to be read.
@@ -17,7 +13,6 @@ pub(super) struct Backlog {
     marked_ms: u64,
     /// How long it took to come to the mark before.
     took_ms: u64,
-    is_full: bool,
 }
 
 impl Backlog {
@@ -27,7 +22,6 @@ impl Backlog {
             left_bytes: 0,
             marked_ms: now_ms,
             took_ms: 0,
-            is_full: false,
         };
         backlog.mark(fd, now_ms);
         backlog
@@ -46,13 +40,10 @@ impl Backlog {
     fn mark(&mut self, fd: RawFd, now_ms: u64) {
         self.left_bytes = unread_bytes(fd).unwrap_or(0);
         self.marked_ms = now_ms;
-        self.is_full = receive_memory(fd).is_ok_and(|(taken, most)| taken > most / FULL_PART);
     }
 
-    /// How long what was read last had waited, or what is read next has waited by now; `None`
-    /// where more may wait than has room here.
-    pub(super) fn waiting_ms(&self, now_ms: u64) -> Option<u64> {
-        let by_now_ms = now_ms.saturating_sub(self.marked_ms);
-        (!self.is_full).then_some(self.took_ms.max(by_now_ms))
+    /// How long what was read last had waited, or what is read next has waited by now.
+    pub(super) fn waiting_ms(&self, now_ms: u64) -> u64 {
+        self.took_ms.max(now_ms.saturating_sub(self.marked_ms))
     }
 }

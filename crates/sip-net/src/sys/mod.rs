@@ -48,28 +48,6 @@ pub(crate) fn unread_bytes(fd: RawFd) -> io::Result<usize> {
     Ok(usize::try_from(bytes).unwrap_or(0))
 }
 
-/// The memory that what is unread takes, and how much it may.
-pub(crate) fn receive_memory(fd: RawFd) -> io::Result<(u32, u32)> {
-    let mut figures = [0_u32; 9];
-    let mut len = mem::size_of_val(&figures) as libc::socklen_t;
-    let to = figures.as_mut_ptr();
-    // SAFETY: the pointer and the length describe `figures`, which outlives the call, and the
-    // kernel writes no more than that. A bad descriptor is answered by an error.
-    let result = unsafe {
-        libc::getsockopt(
-            fd,
-            libc::SOL_SOCKET,
-            libc::SO_MEMINFO,
-            to.cast(),
-            &raw mut len,
-        )
-    };
-    check(result)?;
-    // SK_MEMINFO_RMEM_ALLOC and SK_MEMINFO_RCVBUF, in linux/sock_diag.h.
-    let [taken, most, ..] = figures;
-    Ok((taken, most))
-}
-
 /// Sets an option whose value is an `int`.
 fn set_option(
     fd: RawFd,
