@@ -181,6 +181,13 @@ impl Conns {
         }
     }
 
+    /// A connection waits for this side no more, if it did: meanwhile it got on.
+    pub(crate) fn put_back(&mut self, id: ConnId, now_ms: u64) {
+        if self.ranks.is_waiting(index_of(id)) && self.get(id).is_some() {
+            self.used(id, now_ms);
+        }
+    }
+
     /// A connection that may be given up for another, and what it was good for.
     pub(crate) fn least_useful(&mut self, now_ms: u64, quiet_ms: u64) -> Option<(ConnId, Class)> {
         let (table, unused) = (&mut self.table, &self.unused_by_source);
@@ -198,6 +205,7 @@ impl Conns {
             Some(Standing {
                 class: conn.class(),
                 carried_ms: conn.usefulness.carried_ms,
+                heard_ms: conn.usefulness.lived_ms(),
                 getting_on_ms: if is_one_of_many { 0 } else { GETTING_ON_MS },
                 waits_for_us,
             })

@@ -64,8 +64,10 @@ counters::counters! {
         pub refused_source: u64 = counter("signet_connections_refused_source_total"),
         /// Connections closed at once, because their source opens them too fast.
         pub refused_rate: u64 = counter("signet_connections_refused_rate_total"),
-        /// Connections closed at once, because too many handshakes wait.
+        /// Connections closed, because too many handshakes are under way or wait, or hold too much.
         pub refused_handshakes: u64 = counter("signet_connections_refused_handshakes_total"),
+        /// Of these, those whose handshake only waited for the client, closed for a newcomer.
+        pub displaced_handshakes: u64 = counter("signet_connections_displaced_handshakes_total"),
         /// Times that accepting failed, for want of file descriptors or memory.
         pub accept_errors: u64 = counter("signet_accept_errors_total"),
         /// Connections opened.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use mio::{Events, Poll, Token};
 use sip_msg::{ConnId, ListenerId};
-use sip_tls::{HandshakeTally, Handshaken, PeerIdentity, Reply, TlsInfo};
+use sip_tls::{HandshakeTally, Handshaken, PeerIdentity, PoolMember, Reply, TlsInfo};
 use wheel::Wheel;
 
 use crate::awaited::AwaitedClients;
@@ -100,6 +100,8 @@ pub struct Net {
     to_flush: Vec<ConnId>,
     /// What is to be told at the next `poll`.
     pending_events: VecDeque<PendingEvent>,
+    /// Its part in the pool of handshakes.
+    _member: Option<PoolMember>,
     handshaken: Receiver<Handshaken>,
     /// Gives it to them, from any thread, and wakes this worker.
     reply: Reply,
@@ -142,6 +144,7 @@ impl Net {
                 waker.wake();
             })
         };
+        let member = config.handshakes.as_ref().map(|pool| pool.join());
         Ok(Self {
             clock,
             poll,
@@ -180,6 +183,7 @@ impl Net {
             handshake_time: TimeShare::new(now_ms),
             to_flush: Vec::new(),
             pending_events: VecDeque::new(),
+            _member: member,
             handshaken,
             reply,
             opened_tls: HandshakeTally::default(),

@@ -1,6 +1,6 @@
 //! In which order connections give up their places, when there are too many.
 //!
-//! Each connection hangs in one of five lists, the one that carried a message
+//! Each connection hangs in one of six lists, the one that carried a message
 //! least lately in front. To move one to the end, to take one out and to find
 //! the least useful one take constant time each. A connection is known here by
 //! its place in the table of connections alone.
@@ -14,7 +14,7 @@ pub(crate) use usefulness::Usefulness;
 /// No place.
 const NIL: u32 = u32::MAX;
 /// Lists: for each class of use one.
-const LISTS: usize = 5;
+const LISTS: usize = 6;
 /// Requests that have no answer after so long will have none: timer C
 /// (RFC 3261 16.6) and the time that the last messages take.
 const STALE_MS: u64 = 240_000;
@@ -24,6 +24,14 @@ const STALE_MS: u64 = 240_000;
 pub(crate) const GETTING_ON_MS: u64 = 3_000;
 /// Connections that are looked at for one that has not got on.
 const LOOKED_AT_MAX: usize = 16;
+/// A connection that is relied on and on which nothing was heard for so long may be dead, as all
+/// are after a power cut: a phone that shows itself as often as it is asked to (Flow-Timer, RFC
+/// 5626 4.4.1) has left two keep-alives out by then.
+pub(crate) const UNHEARD_MS: u64 = 300_000;
+/// Connections that have carried nothing yet are few, and such a one goes before them, while they
+/// are less than this part of all, or than this number.
+const FEW_PART: usize = 64;
+const FEW_MIN: usize = 4;
 
 /// A connection's place in its list.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +56,8 @@ impl Default for Rank {
 pub(crate) enum Class {
     /// It has never carried a message.
     Unused,
+    /// The same, and it has to wait for this side.
+    Waiting,
     /// Nobody relies on it, and nothing is under way.
     Idle,
     /// Nobody relies on it, and requests are under way.
@@ -64,10 +74,34 @@ pub(crate) struct Standing {
     pub(crate) class: Class,
     /// When it last carried a message; where it never did, when it last got on.
     pub(crate) carried_ms: u64,
+    /// When it last carried a message or anything was heard on it.
+    pub(crate) heard_ms: u64,
     /// For how long after that it may get on, where it has carried nothing.
     pub(crate) getting_on_ms: u64,
     /// Whether it has to wait for this side: to close it then would lose what was done for it.
     pub(crate) waits_for_us: bool,
+}
+
+impl Standing {
+    /// The list that it belongs into: one that waits for this side would hide those behind it.
+    fn list(&self) -> Class {
+        match self.class {
+            Class::Unused if self.waits_for_us => Class::Waiting,
+            class => class,
+        }
+    }
+}
+
+/// How long the first of a list must have been quiet, to go.
+#[derive(Clone, Copy)]
+enum Quiet {
+    /// For as long as it may get on.
+    ToGetOn,
+    For(u64),
+    /// For [`UNHEARD_MS`], where few have carried nothing yet.
+    WhereFewAreUnused,
+    /// It does not go, nor does anybody after it.
+    Never,
 }
 
 /// The lists.
@@ -76,6 +110,7 @@ pub(crate) struct Ranks {
     /// By the connection's place in the table.
     ranks: Vec<Rank>,
     ends: [(u32, u32); LISTS],
+    counts: [usize; LISTS],
 }
 
 impl Default for Ranks {
@@ -83,6 +118,7 @@ impl Default for Ranks {
         Self {
             ranks: Vec::new(),
             ends: [(NIL, NIL); LISTS],
+            counts: [0; LISTS],
         }
     }
 }
@@ -101,6 +137,7 @@ impl Ranks {
             return;
         }
         self.take_out(place);
+        self.counts[class as usize] += 1;
         let (head, tail) = &mut self.ends[class as usize];
         let last = std::mem::replace(tail, here);
         if last == NIL {
@@ -125,6 +162,7 @@ impl Ranks {
         let Some(class) = class else {
             return;
         };
+        self.counts[class as usize] -= 1;
         let (head, tail) = &mut self.ends[class as usize];
         if prev == NIL {
             *head = next;
@@ -140,6 +178,13 @@ impl Ranks {
         }
     }
 
+    /// Whether one was found to wait for this side, and is kept out of the way until it is put
+    /// back.
+    pub(crate) fn is_waiting(&self, place: usize) -> bool {
+        let rank = self.ranks.get(place);
+        rank.is_some_and(|rank| rank.class == Some(Class::Waiting))
+    }
+
     /// The connection that is missed least, and what it was good for. `None`
     /// where each is in use, or was within `quiet_ms`. `look` tells what one is
     /// good for now, or nothing of one that ends anyway.
@@ -149,22 +194,26 @@ impl Ranks {
         quiet_ms: u64,
         mut look: impl FnMut(usize) -> Option<Standing>,
     ) -> Option<(usize, Class)> {
+        let stale_ms = quiet_ms.max(STALE_MS);
         let orders = [
-            (Class::Unused, None),
-            (Class::Idle, Some(quiet_ms)),
-            (Class::Unused, Some(0)),
-            (Class::Busy, Some(quiet_ms.max(STALE_MS))),
-            (Class::Bound, Some(quiet_ms)),
-            (Class::BoundBusy, Some(quiet_ms.max(STALE_MS))),
+            (Class::Unused, Quiet::ToGetOn),
+            (Class::Idle, Quiet::For(quiet_ms)),
+            (Class::Bound, Quiet::WhereFewAreUnused),
+            (Class::Unused, Quiet::For(0)),
+            (Class::Waiting, Quiet::Never),
+            (Class::Busy, Quiet::For(stale_ms)),
+            (Class::Bound, Quiet::For(quiet_ms)),
+            (Class::BoundBusy, Quiet::For(stale_ms)),
         ];
         // Each turn but the last moves one that is not where it belongs, once
         // for each change of it.
-        let mut put_back = 0;
         'again: loop {
-            for (class, quiet_ms) in orders {
+            for (class, quiet) in orders {
                 // They stand in order of time, but of those that get on some have less of it.
-                let is_unused = class == Class::Unused;
-                let mut looks = if is_unused { LOOKED_AT_MAX } else { 1 };
+                let mut looks = match class {
+                    Class::Unused => LOOKED_AT_MAX,
+                    _ => 1,
+                };
                 let mut next = self.first(class);
                 while looks > 0
                     && let Some(place) = next
@@ -173,31 +222,39 @@ impl Ranks {
                         self.take_out(place);
                         continue 'again;
                     };
-                    if now.class != class {
-                        self.put(place, now.class);
+                    if now.list() != class {
+                        self.put(place, now.list());
                         continue 'again;
                     }
                     next = self.behind(place);
-                    if is_unused && now.waits_for_us && put_back < LOOKED_AT_MAX {
-                        // It gets on, and hides nobody behind it.
-                        put_back += 1;
-                        self.put(place, class);
-                        continue;
-                    }
                     looks -= 1;
-                    let quiet_ms = quiet_ms.unwrap_or(now.getting_on_ms);
-                    let is_quiet = now.carried_ms.saturating_add(quiet_ms) <= now_ms;
-                    if is_quiet && !(is_unused && now.waits_for_us) {
+                    let quiet_ms = match quiet {
+                        Quiet::ToGetOn => now.getting_on_ms,
+                        Quiet::For(ms) => ms,
+                        Quiet::WhereFewAreUnused if self.has_few_unused() => {
+                            quiet_ms.max(UNHEARD_MS)
+                        }
+                        Quiet::WhereFewAreUnused => break,
+                        // While such wait, nobody who carries anything is closed for a newcomer.
+                        Quiet::Never => return None,
+                    };
+                    let since_ms = match class {
+                        Class::Bound => now.heard_ms,
+                        _ => now.carried_ms,
+                    };
+                    if since_ms.saturating_add(quiet_ms) <= now_ms {
                         return Some((place, class));
                     }
-                }
-                if is_unused && quiet_ms.is_some() && self.first(class).is_some() {
-                    // All that were looked at wait for this side.
-                    return None;
                 }
             }
             return None;
         }
+    }
+
+    fn has_few_unused(&self) -> bool {
+        let unused = self.counts[Class::Unused as usize] + self.counts[Class::Waiting as usize];
+        let all: usize = self.counts.iter().sum();
+        unused < (all / FEW_PART).max(FEW_MIN)
     }
 
     fn first(&self, class: Class) -> Option<usize> {

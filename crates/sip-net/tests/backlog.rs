@@ -56,11 +56,7 @@ fn of_a_stream_with_more_to_read_it_is_told_how_long_that_waits() {
     assert_eq!(server.net.waiting_ms(), None);
     peer.write_all(&messages(80_000)).unwrap();
     read(&mut server, READ);
-    assert_eq!(
-        server.net.waiting_ms(),
-        Some(0),
-        "what was before does not count"
-    );
+    assert_eq!(server.net.waiting_ms(), Some(0), "what was before does not count");
 }
 
 /// There is only so much room for it here, and what waits with him is not seen.

@@ -39,7 +39,7 @@ fn who_says_nothing_gives_his_place_to_who_comes_after_him() {
         full_per_s_max: 1,
         ..places(4)
     };
-    let (mut server, pool) = world.server(config);
+    let (mut server, pool) = world.server_by(config, Clock::given());
     let addr = server.addr();
     let silent: Vec<_> = (0..6).map(|_| TcpStream::connect(addr).unwrap()).collect();
     turn_until(&mut server, &pool, |now| now.refused == 2);
@@ -68,7 +68,7 @@ fn what_somebody_said_and_nobody_has_read_is_no_silence() {
         full_per_s_max: 1,
         ..places(4)
     };
-    let (mut server, pool) = world.server(config);
+    let (mut server, pool) = world.server_by(config, Clock::given());
     let addr = server.addr();
     // All of them before the server looks.
     let hello = plain_hello();
@@ -137,21 +137,98 @@ fn who_says_no_other_hello_holds_no_place_for_good() {
 }
 
 #[test]
-fn who_leaves_an_answer_alone_gives_way_after_the_time_of_a_hello() {
+fn who_leaves_an_answer_alone_gives_way_after_a_second() {
     let world = World::new();
-    let config = HandshakeConfig {
-        hello_timeout_ms: 1_000,
-        ..places(2)
-    };
-    let (mut server, pool) = world.server_by(config, Clock::given());
+    let (mut server, pool) = world.server_by(places(2), Clock::given());
     let _begun = two_with_an_answer(&mut server, &pool);
     server.clock.pass(999);
     let newcomer = TcpStream::connect(server.addr()).unwrap();
     turn_until(&mut server, &pool, |now| now.refused == 1);
     assert!(!is_left_open(&newcomer));
     assert_eq!(pool.counters().under_way, 2);
+    let displaced = server.net.counters().displaced_handshakes;
     server.clock.pass(1);
     gets_in(&world, &mut server, &pool);
+    // The newcomer before was refused, and nobody closed for it.
+    let now = server.net.counters();
+    assert_eq!((displaced, now.displaced_handshakes), (0, 1));
+    assert_eq!(now.refused_handshakes, 2);
+}
+
+/// Else a byte now and then holds a place for as long as a handshake may take.
+#[test]
+fn who_dribbles_after_his_answer_gains_no_time() {
+    // A record that is whole and means nothing, and the beginning of the next.
+    let nothing = [20, 3, 3, 0, 1, 1, 22];
+    for dribbled in [&nothing[..], &nothing[6..]] {
+        let world = World::new();
+        let (mut server, pool) = world.server_by(places(2), Clock::given());
+        let mut begun = two_with_an_answer(&mut server, &pool);
+        server.clock.pass(999);
+        begun[0].write_all(dribbled).unwrap();
+        turn_until_kept(&mut server, 1);
+        server.clock.pass(1);
+        gets_in(&world, &mut server, &pool);
+        assert!(!is_still_open(&begun[0]) && is_still_open(&begun[1]));
+    }
+}
+
+/// Until so many bytes of handshakes wait for the rest of them.
+fn turn_until_kept(server: &mut Bench, bytes: usize) {
+    let patience = Instant::now();
+    while server.net.kept_bytes() != bytes {
+        assert!(patience.elapsed() < Duration::from_secs(30));
+        server.turn();
+    }
+}
+
+/// Else a flood of replayed hellos has each phone closed that is about to say its own.
+#[test]
+fn who_has_just_come_does_not_go_before_hellos_that_are_replayed() {
+    let world = World::new();
+    let (mut server, pool) = world.server_by(places(3), Clock::given());
+    let addr = server.addr();
+    let begun = two_with_an_answer(&mut server, &pool);
+    server.clock.pass(500);
+    let mut client = Client::new(&world, addr);
+    turn_until(&mut server, &pool, |now| now.under_way == 3);
+    let hello = plain_hello();
+    for refused in 1..=3 {
+        let _newcomer = connect(addr, &hello);
+        turn_until(&mut server, &pool, |now| now.refused == refused);
+    }
+    // The first of them has had its second: the next newcomer gets in for it.
+    server.clock.pass(500);
+    let _newcomer = connect(addr, &hello);
+    turn_until(&mut server, &pool, |now| now.refused == 4);
+    assert!(!is_still_open(&begun[0]));
+    client.speak();
+    client.listen(&mut server, &pool);
+    client.speak();
+    turn_until(&mut server, &pool, |now| now.done == 1);
+}
+
+/// The kernel spreads the connections of a source evenly over workers.
+#[test]
+fn what_a_source_has_at_other_workers_counts_too() {
+    let world = World::new();
+    let (mut server, pool) = world.server_by(places(50), Clock::given());
+    let addr = server.addr();
+    let slow = stream_from([127, 0, 0, 3], addr);
+    turn_until(&mut server, &pool, |now| now.under_way == 1);
+    server.clock.pass(1_000);
+    let mut flood: Vec<_> = (0..49).map(|_| stream_from([127, 0, 0, 9], addr)).collect();
+    turn_until(&mut server, &pool, |now| now.under_way == 50);
+    let other = pool.join();
+    assert_eq!(pool.workers(), 2);
+    let newcomer = stream_from([127, 0, 0, 4], addr);
+    turn_until(&mut server, &pool, |now| now.refused == 1);
+    assert!(is_left_open(&slow) && is_left_open(&newcomer) && !is_left_open(&flood[0]));
+    // Where there is one alone, 48 are not many.
+    drop(other);
+    flood.push(stream_from([127, 0, 0, 9], addr));
+    turn_until(&mut server, &pool, |now| now.refused == 2);
+    assert!(!is_left_open(&slow));
 }
 
 /// Whether the server has left a connection open, whatever it said on it.
@@ -355,10 +432,11 @@ fn another_hello_makes_no_handshake_longer() {
 #[test]
 fn who_comes_from_where_all_places_are_held_in_silence_gets_in() {
     let world = World::new();
-    let (mut server, pool) = world.server(HandshakeConfig {
+    let config = HandshakeConfig {
         per_source_max: 2,
         ..places(16)
-    });
+    };
+    let (mut server, pool) = world.server_by(config, Clock::given());
     let addr = server.addr();
     let silent: Vec<_> = (0..2).map(|_| TcpStream::connect(addr).unwrap()).collect();
     turn_until(&mut server, &pool, |now| now.under_way == 2);
@@ -382,10 +460,11 @@ fn who_comes_from_where_all_places_are_held_in_silence_gets_in() {
 #[test]
 fn who_has_said_hello_hides_nobody_who_is_silent() {
     let world = World::new();
-    let (mut server, pool) = world.server(HandshakeConfig {
+    let config = HandshakeConfig {
         full_per_s_max: 1,
         ..places(20)
-    });
+    };
+    let (mut server, pool) = world.server_by(config, Clock::given());
     let (addr, hello) = (server.addr(), plain_hello());
     let first = TcpStream::connect(addr).unwrap();
     turn_until(&mut server, &pool, |now| now.under_way == 1);

@@ -16,6 +16,7 @@ use crate::fault::{HandshakeError, HandshakeFailure};
 use crate::hello::{self, Hello};
 use crate::identity::{attest, server_name};
 use crate::info::TlsInfo;
+use crate::records::end_of_whole;
 use crate::resumption::{ClientResumption, Resumption};
 use crate::server::{ServerSide, ServerTls};
 use crate::server_sessions::check_resumed;
@@ -36,6 +37,9 @@ pub struct Handshake {
     context: Context,
     /// What came and is not done with.
     pub input: Vec<u8>,
+    /// The end of the records in it that a step has looked at; `None` where what it left does
+    /// not begin with a record.
+    looked_at: Option<usize>,
     /// What is to be sent.
     pub output: Vec<u8>,
     /// Data that came with the last message of the handshake.
@@ -119,6 +123,7 @@ impl Handshake {
             session: None,
             context: Context::default(),
             input: Vec::new(),
+            looked_at: Some(0),
             output: Vec::new(),
             plaintext: Vec::new(),
             established: false,
@@ -140,6 +145,15 @@ impl Handshake {
     /// Whether anything was computed for it.
     pub fn is_begun(&self) -> bool {
         self.session.is_some()
+    }
+
+    /// Whether a record has become whole since the last step. Until one has, there is nothing to
+    /// be done: who sends a record in pieces pays for one.
+    pub fn has_new_record(&self) -> bool {
+        let Some(looked_at) = self.looked_at else {
+            return true;
+        };
+        end_of_whole(&self.input, looked_at).is_none_or(|end| end > looked_at)
     }
 
     /// Whether a client's handshake resumes a session, by its ClientHello;
@@ -293,6 +307,7 @@ impl Handshake {
         }
         let broken = HandshakeError::new(HandshakeFailure::Broken);
         let session = self.session.as_mut().ok_or(broken)?;
+        let whole = self.looked_at.and_then(|at| end_of_whole(&self.input, at));
         let plaintext = &mut self.plaintext;
         let progress = session
             .receive(&mut self.input, &mut self.output, &mut |data| {
@@ -300,6 +315,7 @@ impl Handshake {
             })
             .map_err(|error| HandshakeError::of(&error, &self.output))?;
         self.input.drain(..progress.consumed);
+        self.looked_at = whole.and_then(|end| end.checked_sub(progress.consumed));
         let input_max = match &self.side {
             Ours::Server(side) if side.gate.verifier.is_none() => INPUT_WITHOUT_CHAIN_MAX,
             _ => INPUT_MAX,

@@ -36,6 +36,7 @@ mod peers;
 mod pem;
 mod pool;
 mod proven;
+mod records;
 mod resumption;
 mod server;
 mod server_sessions;
@@ -58,8 +59,8 @@ pub use identity::PeerIdentity;
 pub use info::{HandshakeTally, TlsInfo};
 pub use peers::{PeerEntry, PeerTls};
 pub use pool::{
-    HandshakeConfig, HandshakeCounters, HandshakePool, HandshakeSlot, Handshaken, QueuedStep,
-    Reply, Step,
+    HandshakeConfig, HandshakeCounters, HandshakePool, HandshakeSlot, Handshaken, PoolMember,
+    QueuedStep, Reply, Step,
 };
 pub use proven::{Proven, host_address};
 pub use resumption::{ClientResumption, Resumption};

@@ -24,13 +24,14 @@ use std::thread;
 use crate::fault::{HandshakeError, HandshakeFailure};
 use crate::handshake::Class;
 
+mod line;
 mod queue;
 
 use queue::Queue;
 pub use queue::{Handshaken, QueuedStep, Reply, Step};
 
-/// Handshakes under way up to which there is no storm. In one, all that a worker
-/// has left is for calls.
+/// Handshakes under way, of clients that have said hello and of ours, up to which there is no
+/// storm. In one, all that a worker has left is for calls.
 const CALM_MAX: u64 = 64;
 
 /// Bounds of the pool.
@@ -47,13 +48,12 @@ pub struct HandshakeConfig {
     /// IPv6 /64).
     pub per_source_max: usize,
     /// Clients whose ClientHello was read and that resume nothing, waiting for
-    /// a thread; past it they are refused.
+    /// a thread; past it one of the source that has most is refused, or the new one.
     pub full_queue_max: usize,
     /// Full handshakes with clients begun in a second; 0 for as many as the
     /// threads can do.
     pub full_per_s_max: u32,
     /// How long a client may take to send its ClientHello, and another one if it is asked to.
-    /// Where places are short, also how long it may leave an answer alone.
     pub hello_timeout_ms: u64,
     /// How long a handshake may take from the ClientHello on, the wait for its turn included;
     /// one that we begin, from its beginning.
@@ -209,6 +209,18 @@ impl HandshakePool {
         figures.count_of(source) < config.per_source_max
     }
 
+    /// A worker more does handshakes with clients, until what is given is dropped.
+    pub fn join(&self) -> PoolMember {
+        let figures = Arc::clone(&self.inner.figures);
+        figures.workers.fetch_add(1, Ordering::Relaxed);
+        PoolMember { figures }
+    }
+
+    /// Workers that do.
+    pub fn workers(&self) -> usize {
+        usize::try_from(self.inner.figures.workers.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
+    }
+
     /// A place for a handshake; none if there are too many, of all or of
     /// `source`. Handshakes that we began have no source.
     pub fn admit(&self, source: Option<IpAddr>) -> Option<HandshakeSlot> {
@@ -227,10 +239,15 @@ impl HandshakePool {
             figures.count_failure(HandshakeFailure::Refused);
             return None;
         }
-        Some(HandshakeSlot {
+        let mut slot = HandshakeSlot {
             figures: Arc::clone(figures),
             source,
-        })
+            is_heard: false,
+        };
+        if source.is_none() {
+            slot.hear();
+        }
+        Some(slot)
     }
 
     /// Lets a thread do a step. Gives it back when too many wait already.
@@ -249,9 +266,10 @@ impl HandshakePool {
             || self.is_storm()
     }
 
-    /// Whether so many handshakes are under way that none gets more than it must.
+    /// Whether so many handshakes are under way that none gets more than it must. Clients that
+    /// have said nothing cost nothing.
     pub fn is_storm(&self) -> bool {
-        self.inner.figures.under_way.load(Ordering::Relaxed) > CALM_MAX
+        self.inner.figures.heard.load(Ordering::Relaxed) > CALM_MAX
     }
 
     /// A worker does a step itself whose turn it is.
@@ -294,9 +312,18 @@ impl std::fmt::Debug for HandshakePool {
 pub struct HandshakeSlot {
     figures: Arc<Figures>,
     source: Option<IpAddr>,
+    /// Whether it is one of ours, or its client has said hello.
+    is_heard: bool,
 }
 
 impl HandshakeSlot {
+    /// Its client has said hello.
+    pub fn hear(&mut self) {
+        if !std::mem::replace(&mut self.is_heard, true) {
+            self.figures.heard.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// It succeeded.
     pub fn count_done(&self) {
         self.figures.done.fetch_add(1, Ordering::Relaxed);
@@ -313,9 +340,23 @@ impl Drop for HandshakeSlot {
         let of_its_kind = self.figures.of_its_kind(self.source);
         of_its_kind.fetch_sub(1, Ordering::Relaxed);
         self.figures.under_way.fetch_sub(1, Ordering::Relaxed);
+        if self.is_heard {
+            self.figures.heard.fetch_sub(1, Ordering::Relaxed);
+        }
         if let Some(ip) = self.source {
             self.figures.leave(ip);
         }
+    }
+}
+
+/// A worker that does handshakes with clients.
+pub struct PoolMember {
+    figures: Arc<Figures>,
+}
+
+impl Drop for PoolMember {
+    fn drop(&mut self) {
+        self.figures.workers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -333,8 +374,11 @@ impl Drop for Inner {
 
 #[derive(Default)]
 struct Figures {
+    workers: AtomicU64,
     under_way: AtomicU64,
-    /// Of these, handshakes with clients, and those that we began.
+    /// Of these, handshakes of ours, and with clients that have said hello.
+    heard: AtomicU64,
+    /// Handshakes with clients, and those that we began.
     accepted: AtomicU64,
     opened: AtomicU64,
     done: AtomicU64,

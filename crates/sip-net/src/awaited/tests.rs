@@ -1,5 +1,6 @@
 use super::*;
 
+/// Shorter than outside, so that all that is said of times below is past it or not.
 const PATIENCE_MS: u64 = 50;
 
 fn ip(last: u8) -> IpAddr {
@@ -8,6 +9,10 @@ fn ip(last: u8) -> IpAddr {
 
 const fn id(number: u64) -> ConnId {
     ConnId(number)
+}
+
+fn has(clients: &AwaitedClients, number: u64) -> bool {
+    clients.clients.contains_key(&id(number))
 }
 
 /// So many clients of a source, numbered from there on.
@@ -28,7 +33,7 @@ fn a_source_with_many_gives_a_place_up_however_young_they_are() {
         flood(&mut clients, FEW as u64 + 2, 100, 9, awaited);
         flood(&mut clients, FEW as u64 + 1, 300, 8, awaited);
         let mut gone = Vec::new();
-        while let Some(next) = clients.of_all(100, PATIENCE_MS)
+        while let Some(next) = clients.of_all(FEW, 100, PATIENCE_MS)
             && next.0 >= 100
         {
             clients.take_out(next);
@@ -36,7 +41,7 @@ fn a_source_with_many_gives_a_place_up_however_young_they_are() {
         }
         // Of each so many that it has few, and of those with most first, the oldest first.
         assert_eq!(gone, [105, 112, 301], "{awaited:?}");
-        assert_eq!(clients.of_all(100, PATIENCE_MS), Some(id(1)));
+        assert_eq!(clients.of_all(FEW, 100, PATIENCE_MS), Some(id(1)));
     }
 }
 
@@ -53,10 +58,10 @@ fn where_no_source_has_many_who_is_waited_for_longest_goes() {
     }
     clients.put(id(4), ip(1), Awaited::Reply, 40);
     for source in 10..50 {
-        assert_eq!(clients.of_all(100, PATIENCE_MS), Some(id(source)));
+        assert_eq!(clients.of_all(FEW, 120, PATIENCE_MS), Some(id(source)));
         clients.take_out(id(source));
     }
-    assert_eq!(clients.of_all(100, PATIENCE_MS), Some(id(110)));
+    assert_eq!(clients.of_all(FEW, 120, PATIENCE_MS), Some(id(110)));
 }
 
 #[test]
@@ -65,7 +70,7 @@ fn of_one_source_only_its_own_are_chosen_whoever_else_waits() {
     flood(&mut clients, 40, 100, 9, Awaited::Hello);
     clients.put(id(50), ip(1), Awaited::Hello, 60);
     clients.put(id(51), ip(1), Awaited::Reply, 10);
-    let of = |clients: &AwaitedClients, last| clients.of_source(ip(last), 100, PATIENCE_MS);
+    let of = |clients: &AwaitedClients, last| clients.of_source(ip(last), 140, PATIENCE_MS);
     assert_eq!(of(&clients, 1), Some(id(50)));
     assert_eq!(of(&clients, 2), None);
     // It says hello, is answered, and is asked for another one: it waits anew, and once.
@@ -74,7 +79,7 @@ fn of_one_source_only_its_own_are_chosen_whoever_else_waits() {
     clients.put(id(50), ip(1), Awaited::Hello, 80);
     assert_eq!(of(&clients, 1), Some(id(50)));
     clients.take_out(id(50));
-    assert!(!clients.has(id(50)) && clients.has(id(51)));
+    assert!(!has(&clients, 50) && has(&clients, 51));
     assert_eq!(of(&clients, 1), Some(id(51)));
 }
 
@@ -84,12 +89,228 @@ fn who_has_just_been_answered_is_left_alone() {
     for number in 1..=3 {
         clients.put(id(number), ip(1), Awaited::Reply, 40 + number);
     }
-    assert_eq!(clients.of_all(90, PATIENCE_MS), None);
-    assert_eq!(clients.of_all(91, PATIENCE_MS), Some(id(1)));
+    assert_eq!(clients.of_all(FEW, 90, PATIENCE_MS), None);
+    assert_eq!(clients.of_all(FEW, 91, PATIENCE_MS), Some(id(1)));
     // Nor is one of many, for another of its own source.
     flood(&mut clients, 2 * FEW as u64, 100, 1, Awaited::Reply);
     assert_eq!(clients.of_source(ip(1), 90, PATIENCE_MS), None);
     assert_eq!(clients.of_source(ip(1), 91, PATIENCE_MS), Some(id(1)));
+}
+
+#[test]
+fn what_few_are_is_said_of_all_workers_together() {
+    let bounds = [1, 2, 8, 16, 64, 0].map(few);
+    assert_eq!(bounds, [64, 32, 8, 4, 4, 64]);
+}
+
+/// So many places, and as many sources as one likes.
+struct Places {
+    clients: AwaitedClients,
+    places: usize,
+    /// Of these, places of one source.
+    of_source: usize,
+    came: u64,
+}
+
+impl Places {
+    fn new(places: usize) -> Self {
+        Self {
+            clients: AwaitedClients::default(),
+            places,
+            of_source: places,
+            came: 0,
+        }
+    }
+
+    /// One comes and gets a place, if there is one or somebody gives way.
+    fn come(&mut self, source: u32, now_ms: u64) -> Option<u64> {
+        let source = IpAddr::from(source.to_be_bytes());
+        let of_it = self.clients.counts.get(&source);
+        let of_it = of_it.map_or(0, |counts| counts.sum());
+        let gone = if of_it >= self.of_source {
+            Some(self.clients.of_source(source, now_ms, GRACE_MS)?)
+        } else if self.clients.clients.len() >= self.places {
+            Some(self.clients.of_all(FEW, now_ms, GRACE_MS)?)
+        } else {
+            None
+        };
+        if let Some(gone) = gone {
+            self.clients.take_out(gone);
+        }
+        self.came += 1;
+        let number = self.came;
+        self.clients.put(id(number), source, Awaited::Hello, now_ms);
+        Some(number)
+    }
+
+    /// The same, and says a hello of somebody else's, which is answered.
+    fn replay(&mut self, source: u32, now_ms: u64) -> Option<u64> {
+        let number = self.come(source, now_ms)?;
+        self.answer(number, source, now_ms);
+        Some(number)
+    }
+
+    fn answer(&mut self, number: u64, source: u32, now_ms: u64) {
+        let source = IpAddr::from(source.to_be_bytes());
+        self.clients.put(id(number), source, Awaited::Reply, now_ms);
+    }
+
+    fn has(&self, number: u64) -> bool {
+        has(&self.clients, number)
+    }
+}
+
+const PHONE: u32 = 1;
+
+/// Sources of a flood, of which none has many.
+fn many(nth: u64) -> u32 {
+    1_000 + (nth % 100) as u32
+}
+
+#[test]
+fn a_flood_from_one_source_closes_its_own_be_it_silent_or_replayed() {
+    for replays in [false, true] {
+        let mut places = Places::new(200);
+        let slow = places.come(PHONE, 0).unwrap();
+        for now_ms in 0..5_000 {
+            let flood = match replays {
+                true => places.replay(9, now_ms),
+                false => places.come(9, now_ms),
+            };
+            assert!(flood.is_some());
+            // Whoever else comes gets in, and is answered in his time.
+            if now_ms % 100 == 0 {
+                let phone = places.come(PHONE + 1, now_ms).unwrap();
+                places.answer(phone, PHONE + 1, now_ms);
+                places.clients.take_out(id(phone));
+            }
+        }
+        assert!(places.has(slow), "{replays}");
+    }
+}
+
+#[test]
+fn a_silent_flood_from_many_sources_leaves_each_newcomer_his_time() {
+    let mut places = Places::new(200);
+    for now_ms in 0..3_000 {
+        let phone = places.come(PHONE, now_ms).unwrap();
+        // As long as the flood takes to fill all places: here a fifth of the grace.
+        for nth in 0..199 {
+            assert!(places.has(phone), "{nth}");
+            places.come(many(nth), now_ms).unwrap();
+        }
+        places.clients.take_out(id(phone));
+    }
+}
+
+#[test]
+fn hellos_that_are_replayed_from_many_sources_do_not_close_who_has_just_come() {
+    // As many as fill all places in the grace, and five times as many.
+    for each_ms in [5, 1] {
+        let mut places = Places::new(200);
+        for now_ms in (0..3_000).step_by(each_ms) {
+            places.replay(many(now_ms), now_ms);
+        }
+        let (mut got_in, mut tries) = (0, 0);
+        for begun_ms in (3_000..20_000).step_by(1_000) {
+            tries += 1;
+            let phone = places.come(PHONE, begun_ms);
+            got_in += usize::from(phone.is_some());
+            for now_ms in (begun_ms..begun_ms + 999).step_by(each_ms) {
+                assert!(phone.is_none_or(|phone| places.has(phone)), "{now_ms}");
+                places.replay(many(now_ms), now_ms);
+            }
+            if let Some(phone) = phone {
+                places.clients.take_out(id(phone));
+            }
+        }
+        assert!(got_in * each_ms >= tries, "{got_in} of {tries}");
+    }
+}
+
+#[test]
+fn where_some_are_silent_and_some_replay_who_has_just_come_has_his_grace() {
+    let mut places = Places::new(200);
+    let (mut phone, mut answered) = (None, 0);
+    for now_ms in 0..20_000 {
+        // As many as fill all places in the grace.
+        match now_ms % 10 {
+            0 => places.come(many(now_ms), now_ms),
+            5 => places.replay(many(now_ms), now_ms),
+            _ => None,
+        };
+        if now_ms % 1_000 == 501 {
+            phone = places.come(PHONE, now_ms);
+        }
+        if let Some(number) = phone {
+            assert!(places.has(number), "{now_ms}");
+            if now_ms % 1_000 == 901 {
+                places.clients.take_out(id(number));
+                (phone, answered) = (None, answered + 1);
+            }
+        }
+    }
+    assert!(answered >= 10, "{answered} of 20");
+}
+
+/// Behind the address of an office somebody replays hellos, and has all that an address may.
+#[test]
+fn hellos_that_are_replayed_from_an_office_do_not_close_its_phone_that_has_just_come() {
+    let mut places = Places::new(1_000);
+    places.of_source = 100;
+    for now_ms in (0..2_000).step_by(10) {
+        places.replay(PHONE, now_ms);
+    }
+    for begun_ms in (2_000..20_000).step_by(1_000) {
+        let phone = places.come(PHONE, begun_ms).unwrap();
+        for now_ms in begun_ms..begun_ms + 999 {
+            places.replay(PHONE, now_ms);
+            assert!(places.has(phone), "{now_ms}");
+        }
+        places.clients.take_out(id(phone));
+    }
+}
+
+/// Phones of an office that come together are many, and its oldest go, not who has just come.
+#[test]
+fn an_office_with_many_keeps_a_few_and_its_youngest() {
+    let mut places = Places::new(300);
+    for now_ms in 0..200 {
+        places.replay(many(now_ms), now_ms);
+    }
+    let office: Vec<_> = (200..300)
+        .map(|now_ms| match now_ms < 290 {
+            true => places.replay(PHONE, now_ms).unwrap(),
+            false => places.come(PHONE, now_ms).unwrap(),
+        })
+        .collect();
+    for nth in 0..1_000 {
+        places.replay(many(nth), 300);
+    }
+    let kept: Vec<_> = office.iter().map(|number| places.has(*number)).collect();
+    let gone = office.len() - FEW;
+    assert_eq!(kept, [vec![false; gone], vec![true; FEW]].concat());
+}
+
+#[test]
+fn a_slow_phone_has_its_grace_at_each_step() {
+    let mut places = Places::new(200);
+    for now_ms in (0..3_000).step_by(5) {
+        places.replay(many(now_ms), now_ms);
+    }
+    let flood = |places: &mut Places, from_ms: u64, until_ms: u64| {
+        for now_ms in from_ms..until_ms {
+            places.replay(many(now_ms), now_ms);
+        }
+    };
+    let phone = places.come(PHONE, 3_000).unwrap();
+    flood(&mut places, 3_000, 3_990);
+    assert!(places.has(phone));
+    places.answer(phone, PHONE, 3_990);
+    flood(&mut places, 3_990, 4_980);
+    assert!(places.has(phone));
+    flood(&mut places, 4_980, 6_100);
+    assert!(!places.has(phone));
 }
 
 #[test]
@@ -124,7 +345,7 @@ fn nothing_is_kept_of_who_is_gone() {
             .unwrap_or(0);
         let many = (count(most) > FEW).then_some(most);
         chosen_of_many += usize::from(many.is_some());
-        let chosen = clients.of_all(1_000, 0).map(|id| id.0);
+        let chosen = clients.of_all(FEW, 1_000, 0).map(|id| id.0);
         assert_eq!(chosen, first(many), "{number}");
     }
     assert!(chosen_of_many > 1_000, "{chosen_of_many}");
@@ -133,4 +354,5 @@ fn nothing_is_kept_of_who_is_gone() {
     }
     assert!(clients.clients.is_empty() && clients.counts.is_empty() && clients.shares.is_empty());
     assert!(clients.by_time.is_empty() && clients.by_source.is_empty());
+    assert_eq!(clients.all, Counts::default());
 }

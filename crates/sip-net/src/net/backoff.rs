@@ -1,12 +1,12 @@
 //! Peers to which no connection could be opened lately.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sip_msg::Transport;
 
-/// Peers that are remembered, at most; those past it are tried each time.
+/// Peers that are remembered, at most; past it those are forgotten that may be tried soonest.
 const PEERS_MAX: usize = 4_096;
 /// The first wait.
 const FIRST_MS: u64 = 50;
@@ -21,12 +21,19 @@ pub(super) type Unopened = (Transport, SocketAddr, Option<Arc<str>>);
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
     peers: HashMap<Unopened, Wait>,
+    /// By the end of the wait. To put one in and to take one out take a time that grows with the
+    /// logarithm of how many there are.
+    by_end: BTreeMap<(u64, u64), Unopened>,
+    /// Waits that ever began.
+    numbered: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Wait {
     failures: u32,
     until_ms: u64,
+    /// Which wait it is, among those that end with it.
+    number: u64,
 }
 
 impl Backoff {
@@ -35,29 +42,49 @@ impl Backoff {
         if max_ms == 0 {
             return;
         }
-        if self.peers.len() >= PEERS_MAX && !self.peers.contains_key(&peer) {
-            self.peers.retain(|_, wait| wait.until_ms > now_ms);
-            if self.peers.len() >= PEERS_MAX {
-                return;
-            }
-        }
-        let wait = self.peers.entry(peer).or_insert(Wait {
-            failures: 0,
-            until_ms: 0,
-        });
+        let before = self.peers.get(&peer).copied();
         // Connections that fail together count once.
-        if wait.until_ms <= now_ms {
-            let wait_ms = (FIRST_MS << wait.failures.min(DOUBLINGS_MAX)).min(max_ms);
-            wait.failures = wait.failures.saturating_add(1);
-            wait.until_ms = now_ms.saturating_add(wait_ms);
+        if before.is_some_and(|wait| wait.until_ms > now_ms) {
+            return;
+        }
+        self.forget(&peer);
+        if self.peers.len() >= PEERS_MAX {
+            self.make_room(now_ms);
+        }
+        let failures = before.map_or(0, |wait| wait.failures);
+        let wait_ms = (FIRST_MS << failures.min(DOUBLINGS_MAX)).min(max_ms);
+        self.numbered += 1;
+        let wait = Wait {
+            failures: failures.saturating_add(1),
+            until_ms: now_ms.saturating_add(wait_ms),
+            number: self.numbered,
+        };
+        self.by_end
+            .insert((wait.until_ms, wait.number), peer.clone());
+        self.peers.insert(peer, wait);
+    }
+
+    /// Forgets those that may be tried again, or else the one that may be soonest.
+    fn make_room(&mut self, now_ms: u64) {
+        while let Some((&(until_ms, _), peer)) = self.by_end.first_key_value()
+            && (until_ms <= now_ms || self.peers.len() >= PEERS_MAX)
+        {
+            let peer = peer.clone();
+            self.forget(&peer);
+        }
+    }
+
+    fn forget(&mut self, peer: &Unopened) {
+        if let Some(wait) = self.peers.remove(peer) {
+            self.by_end.remove(&(wait.until_ms, wait.number));
         }
     }
 
     /// A connection was opened.
     pub(super) fn opened(&mut self, (transport, addr, name): Unopened) {
         if !self.peers.is_empty() {
-            self.peers.remove(&(transport, addr, None));
-            self.peers.remove(&(transport, addr, name));
+            self.forget(&(transport, addr, None));
+            self.forget(&(transport, addr, name));
         }
     }
 
@@ -127,5 +154,23 @@ mod tests {
         backoff.failed(peer(u32::MAX), 60, 300);
         assert!(backoff.holds(peer(u32::MAX), 61));
         assert_eq!(backoff.peers.len(), 1);
+        assert_eq!(backoff.by_end.len(), 1);
+    }
+
+    #[test]
+    fn past_the_bound_who_may_be_tried_soonest_is_forgotten() {
+        let mut backoff = Backoff::default();
+        backoff.failed(peer(0), 0, 300);
+        // Its second wait is the longer one.
+        backoff.failed(peer(0), 50, 300);
+        for n in 1..PEERS_MAX as u32 + 10 {
+            backoff.failed(peer(n), 50 + u64::from(n % 2), 300);
+        }
+        assert_eq!(backoff.peers.len(), PEERS_MAX);
+        assert_eq!(backoff.by_end.len(), PEERS_MAX);
+        let held = |n| backoff.holds(peer(n), 60);
+        assert!(held(0) && held(PEERS_MAX as u32 + 9));
+        let forgotten: Vec<_> = (0..PEERS_MAX as u32 + 10).filter(|n| !held(*n)).collect();
+        assert_eq!(forgotten, [2, 4, 6, 8, 10, 12, 14, 16, 18, 20]);
     }
 }

@@ -45,7 +45,7 @@ impl Net {
         if let Some(conn) = self.conns.get_mut(id) {
             let counters = &mut self.shared.counters;
             *match class {
-                Class::Unused => &mut counters.evicted_unused,
+                Class::Unused | Class::Waiting => &mut counters.evicted_unused,
                 Class::Idle | Class::Busy => &mut counters.evicted_idle,
                 Class::Bound | Class::BoundBusy => &mut counters.evicted_bound,
             } += 1;
@@ -59,7 +59,10 @@ impl Net {
     pub(super) fn give_up(&mut self, id: ConnId, reason: CloseReason) {
         let is_client = |conn: &Conn| conn.opened.is_none() && conn.stage.is_handshaking();
         match self.conns.get(id).is_some_and(is_client) {
-            true => self.end_handshake(id, HandshakeError::new(HandshakeFailure::Refused)),
+            true => {
+                let error = HandshakeError::new(HandshakeFailure::Refused);
+                self.end_handshake_for(id, error, reason);
+            }
             false => self.drop_conn(id, reason),
         }
     }

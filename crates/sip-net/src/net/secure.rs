@@ -16,12 +16,12 @@ use socket2::SockRef;
 
 use super::Net;
 use super::ready::{self, Ready, register};
-use crate::awaited::Awaited;
 use crate::conns::source;
 use crate::stream::{Conn, Pending, Stage};
 use crate::{CloseReason, NetEvent};
 
 mod end;
+mod places;
 
 /// What the handshakes of one turn may cost a worker, in resumptions. What
 /// more there is waits for the next turn, or for a thread.
@@ -32,9 +32,6 @@ const FULL_COST: u32 = 4;
 const FLIGHT_BYTES: usize = 4_096;
 /// Reads of one socket before the others have their turn.
 const READS_MAX: usize = 8;
-/// Clients that hold a place and are looked at for each newcomer: that they have spoken, and
-/// nobody has listened yet, is seen only then.
-const CLIENTS_LOOKED_AT_MAX: usize = 16;
 /// What a step that signs nothing takes at most, mostly. One that takes longer, as for a chain
 /// that is verified again, counts as several.
 const LIGHT_NS: u64 = 100_000;
@@ -66,129 +63,13 @@ impl Net {
         if !self.begin_handshake(id, Side::Server(tls), Some(source)) {
             return;
         }
-        self.wait_for_client(id, Awaited::Hello);
+        self.wait_for_client(id);
         if register(self.poll.registry(), &mut socket, id).is_err() {
             self.drop_conn(id, CloseReason::Refused);
         } else if let Some(conn) = self.conns.get_mut(id) {
             conn.socket = Some(socket);
             // What carries messages is kept before it.
             self.conns.used(id, self.shared.now_ms);
-        }
-    }
-
-    /// Where all places of handshakes are taken, or all that a source may have, a client that
-    /// only holds one gives it to the next: to be refused for those is what they want. That may
-    /// be one that has said nothing, or one that has left an answer alone, for as long as a
-    /// hello may take where its source does not have many.
-    fn make_a_place(&mut self, source: IpAddr) {
-        let Some(pool) = &self.shared.config.handshakes else {
-            return;
-        };
-        if pool.has_places_for_any() {
-            return;
-        }
-        let of = if !pool.has_share_left(source) {
-            Some(source)
-        } else if pool.is_full() {
-            None
-        } else {
-            return;
-        };
-        let Some(id) = self.client_that_gives_way(of) else {
-            return;
-        };
-        let pool = self.shared.config.handshakes.as_ref();
-        if let Some(pool) = pool.filter(|_| of.is_some()) {
-            pool.count_refused_source();
-        }
-        self.end_handshake(id, HandshakeError::new(HandshakeFailure::Refused));
-    }
-
-    /// A client, of that source if any, that lets this side wait.
-    fn client_that_gives_way(&mut self, of: Option<IpAddr>) -> Option<ConnId> {
-        let now_ms = self.shared.now_ms;
-        let config = self.shared.config.handshakes.as_ref()?.config();
-        let patience_ms = config.hello_timeout_ms.min(config.timeout_ms);
-        for _ in 0..CLIENTS_LOOKED_AT_MAX {
-            let id = match of {
-                Some(source) => self.awaited.of_source(source, now_ms, patience_ms),
-                None => self.awaited.of_all(now_ms, patience_ms),
-            }?;
-            let conn = self.conns.get_mut(id);
-            let conn = conn.filter(|conn| conn.stage.is_handshaking());
-            let Some(conn) = conn else {
-                broken!("a client that is waited for is in its handshake");
-                self.awaited.take_out(id);
-                continue;
-            };
-            if !conn.stage.waits_for_us() && !has_more_to_read(conn) {
-                return Some(id);
-            }
-            // It has spoken, and waits for this side to listen.
-            self.awaited.take_out(id);
-        }
-        None
-    }
-
-    /// From now on this is awaited from a client.
-    fn wait_for_client(&mut self, id: ConnId, awaited: Awaited) {
-        let Some(conn) = self.conns.get(id) else {
-            return broken!("a client that is waited for is in the table");
-        };
-        let source = source(conn.flow.remote.ip());
-        self.awaited.put(id, source, awaited, self.shared.now_ms);
-    }
-
-    /// What was there of a client has been read, and was not all that it has to say.
-    fn wait_for_rest(&mut self, id: ConnId) {
-        let conn = self.conns.get_mut(id).filter(|conn| conn.opened.is_none());
-        let Some(pending) = conn.and_then(|conn| conn.stage.pending()) else {
-            return;
-        };
-        if pending.handshake.is_some() && !self.awaited.has(id) {
-            let awaited = match pending.is_silent {
-                true => Awaited::Hello,
-                false => Awaited::Reply,
-            };
-            self.wait_for_client(id, awaited);
-        }
-    }
-
-    /// A client has said hello: from the first on it has the time of a handshake.
-    fn hear_hello(&mut self, id: ConnId) {
-        let (now_ms, pool) = (self.shared.now_ms, self.shared.config.handshakes.as_ref());
-        let timeout_ms = pool.map_or(0, |pool| pool.config().timeout_ms);
-        if let Some(conn) = self.conns.get_mut(id) {
-            conn.stage.hear_hello(now_ms, timeout_ms);
-        }
-        // Whoever got on last goes last of those that carried nothing yet.
-        self.conns.used(id, now_ms);
-        self.awaited.take_out(id);
-    }
-
-    /// A client was asked for another hello, with a key that we take: until it says that, it
-    /// holds its place no better than who has said nothing.
-    fn wait_for_another_hello(&mut self, id: ConnId) {
-        let (now_ms, pool) = (self.shared.now_ms, self.shared.config.handshakes.as_ref());
-        let wait_ms = pool.map_or(0, |pool| pool.config().hello_timeout_ms);
-        if let Some(conn) = self.conns.get_mut(id) {
-            conn.stage
-                .wait_for_another_hello(now_ms.saturating_add(wait_ms));
-            conn.arm(&mut self.shared);
-        }
-        self.wait_for_client(id, Awaited::Hello);
-    }
-
-    /// A step of a client's handshake is done: what comes next is the client's to say.
-    fn wait_for_answered_client(&mut self, id: ConnId) {
-        let Some(conn) = self.conns.get_mut(id) else {
-            return broken!("a handshake that waits is in the table");
-        };
-        if conn.stage.is_still_silent(self.shared.now_ms) {
-            conn.arm(&mut self.shared);
-            self.wait_for_rest(id);
-        } else {
-            self.wait_for_client(id, Awaited::Reply);
         }
     }
 
@@ -211,7 +92,8 @@ impl Net {
         };
         let pool = self.shared.config.handshakes.as_ref();
         let Some((pool, place)) = pool.and_then(|pool| Some((pool, pool.admit(source)?))) else {
-            self.handshake_failed(id, HandshakeError::new(HandshakeFailure::Refused));
+            let error = HandshakeError::new(HandshakeFailure::Refused);
+            self.handshake_failed(id, error, CloseReason::Refused);
             return false;
         };
         let config = pool.config();
@@ -226,6 +108,7 @@ impl Net {
             queued_step: None,
             is_silent: source.is_some(),
             hello_until_ms: self.shared.now_ms.saturating_add(wait_ms),
+            since_ms: None,
             ends_ms: None,
             thread_since_ms: None,
             readable: false,
@@ -308,6 +191,7 @@ impl Net {
             }
             if let Some(pending) = self.pending(id) {
                 pending.is_deferred = false;
+                self.conns.put_back(id, self.shared.now_ms);
                 let _handshakes = enter(Component::TlsHandshakes);
                 self.read_handshake(id, on_event);
                 self.emit_pending(on_event);
@@ -327,6 +211,7 @@ impl Net {
             pending.queued_step = None;
             let readable = std::mem::take(&mut pending.readable);
             let has_said_hello = !pending.is_silent;
+            self.conns.put_back(id, self.shared.now_ms);
             if has_said_hello && self.conns.get(id).is_some_and(|conn| conn.opened.is_none()) {
                 // It had to wait for this side.
                 self.conns.used(id, self.shared.now_ms);
@@ -340,9 +225,11 @@ impl Net {
         }
     }
 
-    /// It took too long.
+    /// It took too long, unless that is for this side.
     pub(super) fn handshake_timed_out(&mut self, id: ConnId) {
-        self.end_handshake(id, HandshakeError::new(HandshakeFailure::TimedOut));
+        if !self.waits_to_be_heard(id) {
+            self.end_handshake(id, HandshakeError::new(HandshakeFailure::TimedOut));
+        }
     }
 
     fn pending(&mut self, id: ConnId) -> Option<&mut Pending> {
@@ -369,7 +256,7 @@ impl Net {
             conn.count_handshake(waiting, &mut self.shared);
             let more = match outcome {
                 ReadOutcome::Bytes { full } => full || peer_ended,
-                ReadOutcome::Nothing => return self.wait_for_rest(id),
+                ReadOutcome::Nothing => return self.wait_for_client(id),
                 ReadOutcome::End => {
                     self.end_handshake(id, HandshakeError::new(HandshakeFailure::Cut));
                     return;
@@ -417,17 +304,20 @@ impl Net {
         let Some(handshake) = &mut pending.handshake else {
             return Err(StepOutcome::OnThread);
         };
-        let class = match (is_opened, handshake.is_begun()) {
-            (true, _) => None,
-            (false, true) => handshake.class_after_all(),
-            (false, false) => match handshake.class() {
-                None => {
-                    self.wait_for_rest(id);
-                    return Err(StepOutcome::Waits);
-                }
-                class => class,
-            },
+        let is_begun = handshake.is_begun();
+        let class = match is_opened {
+            true => None,
+            false if is_begun => handshake.class_after_all(),
+            false => handshake.class(),
         };
+        let has_all = match is_begun {
+            true => handshake.has_new_record(),
+            false => is_opened || class.is_some(),
+        };
+        if !has_all {
+            self.wait_for_client(id);
+            return Err(StepOutcome::Waits);
+        }
         let failure = match &self.shared.config.handshakes {
             None => Some(HandshakeFailure::Refused),
             Some(_) if !is_opened && handshake.says_too_much() => Some(HandshakeFailure::Broken),
@@ -508,6 +398,7 @@ impl Net {
         }
         let step = Step {
             conn: id,
+            source: source(conn.flow.remote.ip()),
             handshake,
             is_first: class.is_some(),
             reply: Arc::clone(&self.reply),
@@ -520,10 +411,7 @@ impl Net {
             }
             Err(step) => {
                 pending.handshake = Some(step.handshake);
-                // Without a farewell, and at once.
-                if let Some(socket) = &conn.socket {
-                    let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
-                }
+                leave_at_once(conn);
                 self.end_handshake(id, HandshakeError::new(HandshakeFailure::Refused));
                 StepOutcome::Over
             }
@@ -558,6 +446,10 @@ impl Net {
             self.shared.buffers.give_back(&mut handshake.output);
         }
         let error = match (result, written) {
+            (Err(error), _) if error.failure == HandshakeFailure::Refused => {
+                leave_at_once(conn);
+                error
+            }
             (Err(error), _) => {
                 say_farewell(conn, &mut self.shared.scratch);
                 error
@@ -587,7 +479,7 @@ impl Net {
                 if asks_again {
                     self.wait_for_another_hello(id);
                 } else {
-                    self.wait_for_answered_client(id);
+                    self.wait_for_client(id);
                 }
                 return StepOutcome::Waits;
             }
@@ -627,11 +519,11 @@ fn read(socket: &mut TcpStream, scratch: &mut [u8], input: &mut Vec<u8>) -> Read
     }
 }
 
-/// Whether something came that was not read.
-fn has_more_to_read(conn: &Conn) -> bool {
-    let peek = |socket: &TcpStream| within(Component::Kernel, || socket.peek(&mut [0]));
-    let socket = conn.socket.as_ref();
-    socket.is_some_and(|socket| peek(socket).is_ok_and(|len| len > 0))
+/// Without a farewell: it is reset.
+fn leave_at_once(conn: &Conn) {
+    if let Some(socket) = &conn.socket {
+        let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
+    }
 }
 
 /// The alert is written, as far as the socket takes it: a socket that is

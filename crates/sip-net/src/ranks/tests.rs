@@ -58,6 +58,7 @@ impl Table {
                 waits_for_us,
                 class: conn.class(false),
                 carried_ms: conn.carried_ms,
+                heard_ms: conn.lived_ms(),
                 getting_on_ms: self
                     .getting_on_ms
                     .get(&place)
@@ -216,4 +217,71 @@ fn who_waits_for_this_side_is_not_closed_and_hides_nobody() {
     assert_eq!(table.least(10_000), None);
     table.waiting.clear();
     assert_eq!(table.order(10_000).len(), waiting.len() + 1);
+}
+
+#[test]
+fn however_many_wait_for_this_side_they_hide_nobody() {
+    for count in [32, 33, 40, 1_000] {
+        let mut table = Table::default();
+        let waiting: Vec<_> = (0..count).map(|ms| table.add_unused(100 + ms)).collect();
+        table.waiting.extend(&waiting);
+        let silent = [2_000, 2_001].map(|ms| table.add_unused(ms));
+        assert_eq!(table.order(2_002), silent, "{count}");
+        // Who is put back stands among the others again.
+        let served = waiting[0];
+        table.waiting.remove(&served);
+        assert!(table.ranks.is_waiting(served));
+        table.change(served, |conn| conn.carried_ms = 2_003);
+        assert!(!table.ranks.is_waiting(served));
+        assert_eq!(table.order(2_004), [served]);
+        assert_eq!(table.least(10_000), None);
+    }
+}
+
+/// Phones that left their keep-alives out, since the last message or keep-alive of each.
+fn bound(table: &mut Table, heard_ms: &[u64]) -> Vec<usize> {
+    let phones: Vec<_> = heard_ms.iter().map(|_| table.add(Some(0))).collect();
+    for (place, heard_ms) in phones.iter().zip(heard_ms) {
+        table.bind(*place, u64::MAX);
+        table.change(*place, |conn| conn.heard(*heard_ms));
+    }
+    phones
+}
+
+/// Else a table full of phones that are dead has each newcomer closed for the next one.
+#[test]
+fn while_few_have_carried_nothing_who_was_not_heard_for_long_goes_before_them() {
+    let mut table = Table::default();
+    let phones = bound(&mut table, &[1, 2, 3, 4, 500_000]);
+    let now_ms = UNHEARD_MS + 3;
+    let mut gone = Vec::new();
+    for _ in 0..6 {
+        let (place, _) = table.least(now_ms).unwrap();
+        table.ranks.take_out(place);
+        table.conns.remove(place);
+        gone.push(place);
+        table.add_unused(now_ms);
+    }
+    // Three have had their time; then the youngest newcomers close the oldest.
+    assert_eq!(gone[..3], phones[..3]);
+    assert!(gone[3..].iter().all(|place| !phones[3..].contains(place)));
+}
+
+/// A flood of silence closes a few phones that may be dead, and no more.
+#[test]
+fn where_many_have_carried_nothing_they_go_and_no_phone() {
+    for (phones, few) in [(6, 4), (639, 9)] {
+        let mut table = Table::default();
+        bound(&mut table, &vec![1; phones]);
+        let now_ms = 2 * UNHEARD_MS;
+        let mut bound_gone = 0;
+        for _ in 0..100 {
+            let (place, class) = table.least(now_ms).unwrap();
+            table.ranks.take_out(place);
+            table.conns.remove(place);
+            bound_gone += usize::from(class == Class::Bound);
+            table.add_unused(now_ms);
+        }
+        assert_eq!(bound_gone, few, "{phones}");
+    }
 }

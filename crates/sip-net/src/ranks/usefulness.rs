@@ -8,9 +8,11 @@ use super::Class;
 pub(crate) struct Usefulness {
     /// When it last carried a message; where it never did, when it last got on towards one.
     pub(crate) carried_ms: u64,
-    /// Whether it ever did.
+    /// When anything last came on it, be it a keep-alive.
+    pub(crate) heard_ms: u64,
+    /// Whether it ever carried a message.
     pub(crate) has_carried: bool,
-    /// Whether it has carried one since it was last put in order.
+    /// Whether it has carried one since it was last put in order, or was heard where that counts.
     pub(crate) has_moved: bool,
     /// Requests either way that have no final response yet. No more than a
     /// guess: answers may come by another way.
@@ -37,6 +39,18 @@ impl Usefulness {
         if self.bound_until_ms <= now_ms {
             self.bound_until_ms = 0;
         }
+    }
+
+    /// Something came. One that is relied on is kept in order of that: a keep-alive shows that
+    /// it is alive.
+    pub(crate) const fn heard(&mut self, now_ms: u64) {
+        self.heard_ms = now_ms;
+        self.has_moved |= self.bound_until_ms > 0 && self.unanswered == 0;
+    }
+
+    /// When it last carried a message or something came.
+    pub(crate) fn lived_ms(&self) -> u64 {
+        self.carried_ms.max(self.heard_ms)
     }
 
     /// A message was carried, either way.

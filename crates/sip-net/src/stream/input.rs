@@ -54,6 +54,7 @@ impl Conn {
                 shared.turn_bytes += len;
                 traffic(&mut shared.counters, self.flow.transport).bytes_in += len as u64;
                 self.active_ms = shared.now_ms;
+                self.usefulness.heard(shared.now_ms);
                 if let Some(ws) = &mut self.ws {
                     ws.heard(shared.now_ms);
                 }

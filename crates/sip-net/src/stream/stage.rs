@@ -68,6 +68,9 @@ pub(crate) struct Pending {
     pub(crate) is_silent: bool,
     /// Until when such a hello may come.
     pub(crate) hello_until_ms: u64,
+    /// Since when such a hello is awaited, or what follows the answer to it: however a client
+    /// dribbles that, it gains no time. `None` while its hello is being answered.
+    pub(crate) since_ms: Option<u64>,
     /// When it is to be over: known from the first hello on.
     pub(crate) ends_ms: Option<u64>,
     /// Since when a thread has its step, where the hello is still to come.
@@ -101,6 +104,8 @@ impl Stage {
             *deadline_ms = ends_ms.unwrap_or(now_ms.saturating_add(timeout_ms));
             pending.ends_ms = Some(*deadline_ms);
             pending.is_silent = false;
+            pending.since_ms = None;
+            pending.place.hear();
         }
     }
 
@@ -110,6 +115,7 @@ impl Stage {
             *deadline_ms = until_ms.min(*deadline_ms);
             pending.hello_until_ms = *deadline_ms;
             pending.is_silent = true;
+            pending.since_ms = None;
         }
     }
 
@@ -124,7 +130,21 @@ impl Stage {
         }
     }
 
-    /// That step is done. Whether the hello is still to come.
+    /// What may be a whole hello is there, and nobody has read it: the time for that does not run
+    /// meanwhile. Whether any of the time for all is left.
+    pub(crate) fn wait_for_turn(&mut self, now_ms: u64, timeout_ms: u64) -> bool {
+        let Some((deadline_ms, pending)) = self.handshake() else {
+            return false;
+        };
+        if !pending.is_silent || pending.handshake.is_none() {
+            return false;
+        }
+        let until_ms = pending.hello_until_ms.saturating_add(timeout_ms);
+        *deadline_ms = pending.ends_ms.unwrap_or(until_ms);
+        now_ms < *deadline_ms
+    }
+
+    /// That is done. Whether the hello is still to come.
     pub(crate) fn is_still_silent(&mut self, now_ms: u64) -> bool {
         let Some((deadline_ms, pending)) = self.handshake() else {
             return false;
@@ -137,6 +157,9 @@ impl Stage {
         let until_ms = pending.hello_until_ms.saturating_add(waited_ms);
         pending.hello_until_ms = until_ms.min(pending.ends_ms.unwrap_or(u64::MAX));
         *deadline_ms = pending.hello_until_ms;
+        if let Some(since_ms) = &mut pending.since_ms {
+            *since_ms = since_ms.saturating_add(waited_ms);
+        }
         true
     }
 
@@ -224,6 +247,7 @@ mod tests {
             queued_step: None,
             is_silent: true,
             hello_until_ms: 500,
+            since_ms: Some(0),
             ends_ms: None,
             thread_since_ms: None,
             readable: false,
@@ -239,6 +263,8 @@ mod tests {
         assert_eq!(deadline_ms(&stage), 1_100);
         assert!(stage.is_still_silent(350));
         assert_eq!(deadline_ms(&stage), 750);
+        // Nor is it counted against the client where places are short.
+        assert_eq!(stage.pending().unwrap().since_ms, Some(250));
         assert!(stage.is_still_silent(360));
         assert_eq!(deadline_ms(&stage), 750);
         stage.hear_hello(400, 1_000);

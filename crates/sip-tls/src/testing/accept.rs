@@ -31,6 +31,8 @@ impl TlsAccept {
                 return Ok(());
             }
             self.is_begun = true;
+        } else if !self.handshake.has_new_record() {
+            return Ok(());
         }
         self.handshake.step().0
     }

@@ -94,6 +94,20 @@ impl Net {
 
     /// A handshake ends without success.
     pub(in crate::net) fn end_handshake(&mut self, id: ConnId, error: HandshakeError) {
+        let reason = match error.failure {
+            HandshakeFailure::Refused => CloseReason::Refused,
+            _ => CloseReason::Handshake,
+        };
+        self.end_handshake_for(id, error, reason);
+    }
+
+    /// The same for a reason that is not the handshake's own.
+    pub(in crate::net) fn end_handshake_for(
+        &mut self,
+        id: ConnId,
+        error: HandshakeError,
+        reason: CloseReason,
+    ) {
         let Some(pending) = self
             .conns
             .get_mut(id)
@@ -111,7 +125,7 @@ impl Net {
         }
         pending.place.count_failed(&error);
         drop(pending);
-        self.handshake_failed(id, error);
+        self.handshake_failed(id, error, reason);
     }
 
     fn count_refused_resumption(&mut self, id: ConnId, handshake: &Handshake) {
@@ -121,17 +135,22 @@ impl Net {
     }
 
     /// A handshake failed, or was not begun.
-    pub(super) fn handshake_failed(&mut self, id: ConnId, error: HandshakeError) {
+    pub(super) fn handshake_failed(
+        &mut self,
+        id: ConnId,
+        error: HandshakeError,
+        reason: CloseReason,
+    ) {
         if self.conns.get(id).is_none() {
             return;
         }
-        let reason = if error.failure == HandshakeFailure::Refused {
-            self.shared.counters.refused_handshakes += 1;
-            CloseReason::Refused
-        } else {
-            self.shared.counters.handshakes_failed += 1;
-            CloseReason::Handshake
-        };
+        let counters = &mut self.shared.counters;
+        match (error.failure, reason) {
+            (HandshakeFailure::Refused, CloseReason::Refused) => counters.refused_handshakes += 1,
+            // Counted by that reason.
+            (HandshakeFailure::Refused, _) => {}
+            _ => counters.handshakes_failed += 1,
+        }
         self.tally(id, |tally| tally.count_failed(&error));
         if let Some(opened) = self.conns.get_mut(id).and_then(|conn| conn.opened.as_mut()) {
             opened.is_name_unproved = is_of_the_name(error.failure);
