@@ -128,20 +128,27 @@ fn must_be_carried(name: &str, asked: usize, users: &Users, carried: usize) -> R
     ))
 }
 
-/// What is remembered of users; `None` for nothing.
+/// Memory for each user who may be remembered, names that do not exist included: with a name of
+/// usual length he takes less than half of it. Never less than the cache's own default.
+const BYTES_PER_ENTRY: usize = 640;
+
+/// What is remembered of users; `None` for nothing. The processes of `blocking` ask for each user,
+/// as those that they are compared with did.
 pub(crate) fn cache_config(users: &Users, capabilities: &Capabilities) -> Option<CacheConfig> {
     let cache = &users.cache;
     let usual = CacheConfig::default();
     let lifetime_us = cache.lifetime_s.saturating_mul(1_000_000);
-    (cache.entries_max > 0 && !capabilities.verifies).then(|| CacheConfig {
+    let is_wanted = cache.entries_max > 0 && users.lookups.mode != LookupMode::Blocking;
+    let bytes_max = cache.entries_max.saturating_mul(BYTES_PER_ENTRY);
+    (is_wanted && !capabilities.verifies).then(|| CacheConfig {
         entries_max: cache.entries_max,
+        bytes_max: bytes_max.max(usual.bytes_max),
         strangers_max: (cache.entries_max / 4).max(1),
         negatives_max: (cache.entries_max / 4).max(1),
         lifetime_us,
         negative_lifetime_us: cache.unknown_lifetime_s.saturating_mul(1_000_000),
         refresh_ahead_us: lifetime_us / 5,
         stale_us: cache.outage_s.saturating_mul(1_000_000),
-        ..usual
     })
 }
 
@@ -315,8 +322,10 @@ pub(crate) fn secret_of(
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
+    use std::sync::Arc;
 
-    use sip_auth::Algorithm;
+    use sip_auth::{Algorithm, Ha1, Secrets, Subject};
+    use sip_lookup::{BatchAnswer, Cache, Pipeline, Question, Why};
 
     use super::*;
 
@@ -371,6 +380,55 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn processes_that_block_remember_nobody() {
+        let of = |mode| cache_config(&users(mode), &capabilities(64));
+        assert!(of(LookupMode::Tuned).is_some() && of(LookupMode::Fixed).is_some());
+        assert_eq!(of(LookupMode::Blocking), None);
+    }
+
+    #[test]
+    fn as_many_users_are_remembered_as_may_be() {
+        const USERS: usize = 512_000;
+        let mut users = users(LookupMode::Tuned);
+        assert_eq!(
+            cache_config(&users, &capabilities(64)).unwrap().bytes_max,
+            CacheConfig::default().bytes_max
+        );
+        users.cache.entries_max = USERS;
+        let config = cache_config(&users, &capabilities(64)).unwrap();
+        let cache = Arc::new(Cache::new([1; 16], config));
+        let one_by_one = PipelineConfig {
+            mode: Mode::Fixed {
+                interval_us: 0,
+                batch_max: 1,
+                in_flight_max: 1,
+            },
+            ..PipelineConfig::default()
+        };
+        let mut pipeline = Pipeline::new(0, [1; 16], one_by_one, Some(Arc::clone(&cache)));
+        let realm: Arc<str> = Arc::from("example.org");
+        for nth in 0..USERS {
+            let user = Subject::new(format!("user{nth}").as_bytes(), Arc::clone(&realm));
+            let question = Question {
+                subject: user.clone(),
+                algorithm: Algorithm::Md5,
+                digest: None,
+                why: Why::DigestUncached,
+            };
+            pipeline.submit(0, nth, question, 1_000_000).unwrap();
+            let id = pipeline.poll_batch(0).unwrap().id;
+            let mut secrets = Secrets::default();
+            secrets.insert(Ha1::from_bytes(Algorithm::Md5, &[7; 16]).unwrap());
+            pipeline.handle_answer(0, id, BatchAnswer::Rows(vec![Ok(Some(secrets))]));
+            assert!(pipeline.poll_answer().is_some());
+            cache.confirm(&user);
+        }
+        let figures = cache.figures();
+        // Three quarters are for those who have shown their password.
+        assert_eq!(figures.users, 384_000, "{figures:?}");
     }
 
     #[test]

@@ -39,6 +39,9 @@ const STRIPES: usize = 16;
 const STRIPED_FROM: usize = 1_024;
 /// Rows of one stripe that wait to be asked for anew.
 const REFRESHES_MAX: usize = 64;
+/// Of each stripe, groups of names whose changes are counted together: a row that was asked for
+/// before a change in its group is not taken in. One announcement costs few others theirs.
+const GROUPS: usize = 256;
 /// Entries of a stripe that one look for what is too old goes through.
 const SWEPT: usize = 64;
 
@@ -101,8 +104,9 @@ struct Stripe {
     /// Of the whole cache; here, so that a look takes one lock and no more.
     config: CacheConfig,
     entries: Entries,
-    /// How many changes were announced.
+    /// How many changes were announced: of any user, and of one of each group of names.
     changes: u64,
+    group_changes: Box<[u64]>,
     refreshes: Vec<Subject>,
 }
 
@@ -128,6 +132,7 @@ impl Cache {
                 config,
                 entries: Entries::new(bounds),
                 changes: 0,
+                group_changes: vec![0; GROUPS].into(),
                 refreshes: Vec::new(),
             })
         };
@@ -182,7 +187,9 @@ impl Cache {
     pub fn invalidate(&self, subject: &Subject) {
         let hash = self.hash.hash_one(subject);
         let mut stripe = self.stripe(hash);
-        stripe.changes += 1;
+        if let Some(changes) = stripe.group_changes.get_mut(group(hash)) {
+            *changes += 1;
+        }
         let was_held = stripe.entries.remove(hash, subject);
         drop(stripe);
         count(&self.counters.invalidated, u64::from(was_held));
@@ -193,9 +200,9 @@ impl Cache {
         for stripe in &self.stripes {
             let mut stripe = lock(stripe);
             stripe.changes += 1;
-            let held = stripe.entries.clear();
+            let gone = stripe.entries.take_all();
             drop(stripe);
-            count(&self.counters.invalidated, held);
+            count(&self.counters.invalidated, gone.len() as u64);
         }
     }
 
@@ -236,7 +243,8 @@ impl Cache {
 
     /// A row is asked for now.
     pub(crate) fn ticket(&self, subject: &Subject) -> Ticket {
-        Ticket(self.stripe(self.hash.hash_one(subject)).changes)
+        let hash = self.hash.hash_one(subject);
+        self.stripe(hash).ticket(hash)
     }
 
     /// Whether it is known that there is no such name, and the ticket of that knowledge.
@@ -244,7 +252,7 @@ impl Cache {
         let hash = self.hash.hash_one(subject);
         let mut stripe = self.stripe(hash);
         let entry = stripe.entries.find(hash, subject)?;
-        (entry.secrets.is_none() && now_us < entry.until_us).then_some(Ticket(stripe.changes))
+        (entry.secrets.is_none() && now_us < entry.until_us).then(|| stripe.ticket(hash))
     }
 
     /// The store has said this of a name.
@@ -258,7 +266,9 @@ impl Cache {
         let secrets = row.filter(|secrets| !secrets.is_empty());
         let hash = self.hash.hash_one(subject);
         let mut stripe = self.stripe(hash);
-        if Ticket(stripe.changes) != ticket {
+        if stripe.ticket(hash) != ticket {
+            // It may be too old to be held. What is held may be older still.
+            stripe.entries.remove(hash, subject);
             return;
         }
         let lifetime_us = match secrets {
@@ -317,6 +327,19 @@ impl Cache {
         let nth = (hash >> 56) as usize % self.stripes.len();
         lock(&self.stripes[nth])
     }
+}
+
+impl Stripe {
+    fn ticket(&self, hash: u64) -> Ticket {
+        let of_group = self.group_changes.get(group(hash)).copied();
+        // Neither of the two ever falls, so the sum changes with each of them.
+        Ticket(self.changes + of_group.unwrap_or(0))
+    }
+}
+
+/// The group of a name in its stripe, by other bits than those that say which stripe it is.
+const fn group(hash: u64) -> usize {
+    (hash >> 32) as usize % GROUPS
 }
 
 fn lock(stripe: &Mutex<Stripe>) -> MutexGuard<'_, Stripe> {

@@ -8,18 +8,26 @@
 //! the next look-up. So a change in the store counts with the next question, and a question
 //! takes no less for another's being under way (docs/decisions/0110).
 //!
+//! A name of which the cache knows that nobody has it may be answered by that knowledge, after a
+//! statement that was sent since. It is no older than what was announced, and than the lifetime of
+//! such knowledge and two statements. So whoever was added, and not announced, may be unknown for
+//! so long.
+//!
 //! *In order.* The look-ups of a subject form a chain. An answer to one of them answers all
 //! before it, whose batches it has overtaken: it left after they were asked and is as good
 //! for them. What was before it in the chain comes out before it. So answers about one
 //! subject come in the order of the questions, although batches overtake each other and
-//! nobody waits for a slow one. (Refusals may come sooner: they change nothing.) All that a
-//! statement answers is answered in the order of the questions: which of them shared a row,
+//! nobody waits for a slow one. (Refusals may come sooner: they change nothing.) Digests that a
+//! store verifies are answered in any order: none speaks for another, and were one held back until
+//! those before it are judged, whoever sends digests in a user's name could keep him waiting. All
+//! that a statement answers is answered in the order of the questions: which of them shared a row,
 //! or needed none, is not to be seen in whose answer comes first.
 //!
 //! *Apart.* A row belongs to the subject that it was asked for by its place in the
 //! statement; an answer with more or fewer rows than that is thrown away whole. A row of
-//! no use fails its own waiters. A statement that the store refuses is asked again row by
-//! row, each alone, and the row that is refused then is asked alone for a while.
+//! no use fails its own waiters. A statement that the store refuses is asked again in parts,
+//! a small one row by row, and the row that is refused alone is asked alone for a while. A store
+//! that refuses everything ([`BatchFailure::Unusable`]) counts as one that is away.
 //!
 //! *In time.* What nobody waits for any more is not asked. Where the estimate says that the
 //! answer would be late, the question is refused at once. A statement is given up after
@@ -59,6 +67,8 @@ use crate::config::{Mode, PipelineConfig};
 use crate::figures::LookupFigures;
 use crate::keyed::Keyed;
 use crate::model::{Model, Setting};
+#[cfg(doc)]
+use crate::question::BatchFailure;
 use crate::question::{Batch, BatchId, Outcome, Question, Replica, Rows, Unavailable, Why};
 use crate::replicas::{Health, Replicas};
 use crate::tuner::{Decision, Reason, Tuner};

@@ -82,8 +82,12 @@ pub enum BatchFailure {
     Unreachable(String),
     /// The store does not let us log in: it is there, and answers nothing that we ask.
     LogInRefused(String),
-    /// The store refused the statement, or answered what cannot be understood.
+    /// The store refused the statement, or answered what cannot be understood. It is there: what
+    /// it does not like is in the statement.
     Refused(String),
+    /// The store refuses whatever is asked about users, whoever they are, as where its table or a
+    /// right is missing: it is there, and of no use.
+    Unusable(String),
     /// The store broke the statement off, as for its time, a lock, or a change that it waited for:
     /// it is there, and may answer the same the next time.
     Cancelled(String),
@@ -111,6 +115,11 @@ impl std::fmt::Display for BatchFailure {
                  that are configured, and lets this machine in"
             ),
             Self::Refused(why) => write!(f, "it refused the question: {why}"),
+            Self::Unusable(why) => write!(
+                f,
+                "no user can be asked for in it ({why}): see its tables and columns, or its \
+                 address, and what it lets our user do"
+            ),
             Self::Cancelled(why) => write!(f, "it broke the question off: {why}"),
             Self::TimedOut => f.write_str("it did not answer in time"),
         }

@@ -7,7 +7,8 @@
 //! with a statement of one row (*probing*). Anything that it says closes the breaker,
 //! a refusal of the statement too: whoever refuses is there. A refused log-in closes nothing, and
 //! counts as a connection that could not be made: who does not let us in answers no statement,
-//! whatever is in it.
+//! whatever is in it. So does the word of a store that refuses any statement about users
+//! ([`crate::BatchFailure::Unusable`]), whoever they are.
 //!
 //! A failure counts only where it is news. One broken connection fails all statements in
 //! flight at once: only a statement that was sent after the failure before it counts. A

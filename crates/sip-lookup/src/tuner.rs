@@ -210,7 +210,7 @@ impl Tuner {
         let seems_other = self.floor.note(now_us, took_us, sample.rows, learns);
         // A queue that was told from a longer way just now is no news.
         let is_confirmed = self.is_strained() && now_us < self.confirmed_until_us;
-        if seems_other && !is_confirmed && self.reprobe.is_none() && !self.is_single {
+        if seems_other && !is_confirmed && self.reprobe.is_none() {
             self.begin_reprobe(now_us);
         }
         self.look_for_floor(now_us, took_us, sample);
@@ -399,7 +399,7 @@ impl Tuner {
             // Neither is kept busy nor what it can do.
         } else if !is_busy {
             self.costs.idle(time_us, statements, rows);
-        } else if looks_other && now_us >= self.confirmed_until_us && !self.is_single {
+        } else if looks_other && now_us >= self.confirmed_until_us {
             // A queue, or another way: that is seen first.
             return self.begin_reprobe(now_us);
         } else {
@@ -416,10 +416,7 @@ impl Tuner {
         // Few are in flight at times, which must not make them fewer still.
         self.answered_per_us = per_us.max(self.answered_per_us * 0.9);
         self.rows_per_us = rows / time_us;
-        if self.is_strained()
-            && !self.is_single
-            && now_us.saturating_sub(self.floor_seen_us) >= REPROBE_US
-        {
+        if self.is_strained() && now_us.saturating_sub(self.floor_seen_us) >= REPROBE_US {
             self.floor_seen_us = now_us;
             self.begin_reprobe(now_us);
         }
@@ -439,15 +436,16 @@ impl Tuner {
             reason,
         };
         let flight_max = self.in_flight_max as f64;
+        // Digests one by one have no batches, but a way that may have become longer.
+        if self.reprobe.is_some() {
+            return whole(Reason::Reprobe, 0.0, REPROBE_FLIGHT, REPROBE_ROWS);
+        }
         if self.is_single {
             return whole(Reason::Single, 0.0, flight_max / self.stretch, 1.0);
         }
         let Some(floor_us) = self.floor.least_us() else {
             return whole(Reason::Start, 1_000.0, START_FLIGHT, START_ROWS);
         };
-        if self.reprobe.is_some() {
-            return whole(Reason::Reprobe, 0.0, REPROBE_FLIGHT, REPROBE_ROWS);
-        }
         let rate = self.rate.per_us();
         let (query_us, row_us) = self.costs.found().unwrap_or((QUERY_US, 0.0));
         let idle_load = match self.decision.reason {

@@ -100,6 +100,55 @@ fn a_change_of_the_round_trip_is_met() {
     }
 }
 
+/// A store that verifies digests one by one has a way that may become longer, too: that is no
+/// queue, and nobody is to wait here for it.
+#[test]
+fn a_longer_way_to_a_store_that_verifies_keeps_nobody_back() {
+    for (before_us, after_us) in [(5_000, 100_000), (100_000, 5_000), (5_000, 30_000)] {
+        let mut bench = tuned(before_us);
+        bench.verifies = true;
+        bench.run(3_000_000, 1_000.0);
+        bench.store.round_trip_us = after_us;
+        bench.store.jitter_us = after_us / 100;
+        bench.run(8_000_000, 1_000.0);
+        let seen = bench.run(2_000_000, 1_000.0);
+        show(
+            &format!("{before_us} to {after_us} us, verified"),
+            &bench,
+            &seen,
+        );
+        assert!(seen.answered_per_s() > 0.9 * 1_000.0);
+        assert_eq!((seen.refused, seen.failed), (0, 0));
+        assert!(seen.percentile_us(99.0) < after_us + after_us / 100 + 10_000);
+    }
+}
+
+#[test]
+fn a_store_that_verifies_is_kept_busy_and_not_drowned() {
+    for round_trip_us in [5_000, 30_000, 100_000] {
+        let mut bench = Bench::new(Mode::Tuned, slow(round_trip_us));
+        bench.verifies = true;
+        bench.run(6_000_000, 5_000.0);
+        let before = bench.pipeline.figures();
+        let seen = bench.run(6_000_000, 5_000.0);
+        show(
+            &format!("{round_trip_us} us, drowned by digests"),
+            &bench,
+            &seen,
+        );
+        let best = 1e6 / 450.0;
+        assert!(seen.answered_per_s() > 0.85 * best);
+        let figures = bench.pipeline.figures();
+        let mean_us =
+            (figures.round_trip_us - before.round_trip_us) / (figures.answered - before.answered);
+        assert!(
+            mean_us < round_trip_us * 3 / 2 + 100_000,
+            "{mean_us} us in flight"
+        );
+        assert!(seen.refused > 0);
+    }
+}
+
 /// While the new way is looked for next to nothing is sent, for two round trips: who comes
 /// then has time enough to wait, and is not to be refused by what is sent meanwhile.
 #[test]

@@ -1,8 +1,11 @@
 //! One store, whatever its protocol.
 
-use sip_auth::{Secrets, Subject};
+use std::sync::Arc;
+
+use sip_auth::{Algorithm, DigestRequest, Qop, Secrets, Subject};
 use sip_lookup::{BatchAnswer, BatchFailure, Rows};
 
+use crate::names::ABSENT_USER;
 use crate::url::{Scheme, Url};
 use crate::{Capabilities, Error, Options, http, ldap, mysql, postgres, radius, redis};
 
@@ -67,8 +70,41 @@ impl UserDb {
 
     /// Asks for many users in one statement, over a connection that may be shared with
     /// others' questions. Dropping the future gives the question up and harms no other.
+    ///
+    /// What a store does not like may be a name, which strangers choose, or all that it is asked
+    /// about users. So where it refuses it is asked about somebody whom nobody knows: if it refuses
+    /// that as well, no name is the reason.
     pub async fn ask(&self, rows: &Rows) -> Result<BatchAnswer, BatchFailure> {
+        let failure = match self.ask_once(rows).await {
+            Err(failure) if self.may_be_of_a_name(rows, &failure) => failure,
+            answered => return answered,
+        };
+        let (BatchFailure::Refused(why) | BatchFailure::LogInRefused(why)) = failure else {
+            return Err(failure);
+        };
+        Err(match self.ask_once(&about_nobody(rows)).await {
+            Ok(_) => BatchFailure::Refused(why),
+            Err(BatchFailure::Refused(_) | BatchFailure::Unusable(_)) => {
+                BatchFailure::Unusable(why)
+            }
+            Err(other) => other,
+        })
+    }
+
+    async fn ask_once(&self, rows: &Rows) -> Result<BatchAnswer, BatchFailure> {
         each!(self, client => client.ask(rows).await)
+    }
+
+    /// Whether a failure may be of a name in the question. What stands before an endpoint may
+    /// forbid names, too, and says then what it says to who may not log in.
+    fn may_be_of_a_name(&self, rows: &Rows, failure: &BatchFailure) -> bool {
+        let is_answerable = matches!(rows, Rows::Verify(_)) == self.capabilities().verifies;
+        let is_of_name = match failure {
+            BatchFailure::Refused(_) => true,
+            BatchFailure::LogInRefused(_) => matches!(self.client, Client::Http(_)),
+            _ => false,
+        };
+        is_answerable && is_of_name
     }
 
     /// The bytes sent and received so far.
@@ -122,5 +158,29 @@ impl UserDb {
     /// Users in the order of their realms and names, at most `max`, after `after`.
     pub async fn list(&self, after: Option<&Subject>, max: usize) -> Result<Vec<Subject>, Error> {
         each!(self, client => client.list(after, max).await)
+    }
+}
+
+/// The same question about a user whom nobody has, with nothing in it that a stranger chose.
+fn about_nobody(rows: &Rows) -> Rows {
+    match rows {
+        Rows::Secrets(subjects) => {
+            let realm = subjects.first().map(|first| Arc::clone(first.realm()));
+            let nobody = Subject::new(ABSENT_USER.as_bytes(), realm.unwrap_or_default());
+            Rows::Secrets(vec![nobody])
+        }
+        Rows::Verify(digest) => Rows::Verify(Box::new(DigestRequest {
+            user: ABSENT_USER.as_bytes().to_vec(),
+            realm: Arc::clone(&digest.realm),
+            nonce: b"0".to_vec(),
+            method: b"REGISTER".to_vec(),
+            uri: format!("sip:{}", digest.realm).into_bytes(),
+            qop: Qop::Auth,
+            algorithm: Algorithm::Md5,
+            cnonce: b"0".to_vec(),
+            nonce_count: b"00000001".to_vec(),
+            response: vec![b'0'; 2 * Algorithm::Md5.digest_len()],
+            body_digest: None,
+        })),
     }
 }

@@ -16,11 +16,21 @@ pub(crate) enum Fault {
     LogInRefused(String),
     /// The store said no, or what cannot be understood.
     Refused(String),
+    /// The store refuses whatever is asked about users.
+    Unusable(String),
     /// The store broke the statement off, and may answer the same the next time.
     Cancelled(String),
 }
 
 impl Fault {
+    /// The same of what was said before any user was asked for: no name is what it did not like.
+    pub(crate) fn of_any_user(self) -> Self {
+        match self {
+            Self::Refused(what) => Self::Unusable(what),
+            other => other,
+        }
+    }
+
     /// The same of a log-in: whatever is refused then, nothing can be asked.
     pub(crate) fn of_log_in(self) -> Self {
         match self {
@@ -34,6 +44,7 @@ impl Fault {
         let (Self::Unreachable(what)
         | Self::LogInRefused(what)
         | Self::Refused(what)
+        | Self::Unusable(what)
         | Self::Cancelled(what)) = self;
         what
     }
@@ -52,7 +63,7 @@ impl Fault {
             Self::Cancelled(what) => {
                 Error::new(what, "try again, and see what the store is busy with")
             }
-            Self::Refused(what) => Error::new(
+            Self::Refused(what) | Self::Unusable(what) => Error::new(
                 what,
                 "compare the URL, the layout and the store's own rights with docs/OPERATING.md",
             ),
@@ -75,6 +86,7 @@ impl From<Fault> for BatchFailure {
             Fault::Unreachable(what) => Self::Unreachable(what),
             Fault::LogInRefused(what) => Self::LogInRefused(what),
             Fault::Refused(what) => Self::Refused(what),
+            Fault::Unusable(what) => Self::Unusable(what),
             Fault::Cancelled(what) => Self::Cancelled(what),
         }
     }

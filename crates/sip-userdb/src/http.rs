@@ -4,12 +4,10 @@ mod endpoint;
 mod exchange;
 
 use std::future::pending;
-use std::sync::Arc;
 
 use sip_auth::{Algorithm, Secrets, Subject};
 use sip_lookup::{BatchAnswer, BatchFailure, Rows};
 
-use crate::names::ABSENT_USER;
 use crate::url::Url;
 use crate::{Capabilities, Changed, Error, Layout, Options};
 
@@ -68,28 +66,10 @@ impl Client {
         }
         let body_max = BODY_MAX + BODY_MAX_PER_USER * subjects.len();
         let body = exchange::write(subjects);
-        let answer = match self.endpoint.post(body, body_max).await {
-            Err(BatchFailure::LogInRefused(why)) => {
-                return Err(match self.answers_about_nobody(subjects).await {
-                    true => BatchFailure::Refused(why),
-                    false => BatchFailure::LogInRefused(why),
-                });
-            }
-            asked => asked?,
-        };
+        let answer = self.endpoint.post(body, body_max).await?;
         exchange::read(subjects, &answer)
             .map(BatchAnswer::Rows)
             .map_err(|why| self.endpoint.refused(&why))
-    }
-
-    /// Whether it can be asked about a user whom nobody has, in the realm of the first of those.
-    /// What stands before an endpoint may forbid names that strangers choose; that is their
-    /// matter, and no word about our log-in.
-    async fn answers_about_nobody(&self, subjects: &[Subject]) -> bool {
-        let realm = subjects.first().map(|first| Arc::clone(first.realm()));
-        let nobody = Subject::new(ABSENT_USER.as_bytes(), realm.unwrap_or_default());
-        let asked = self.endpoint.post(exchange::write(&[nobody]), BODY_MAX);
-        matches!(asked.await, Ok(_) | Err(BatchFailure::Refused(_)))
     }
 
     pub(crate) fn traffic(&self) -> (u64, u64) {

@@ -278,7 +278,7 @@ impl Client {
                 format!("{login} refused the log-in ({why})"),
                 "compare the DN in the URL and the password with the directory's",
             ),
-            BatchFailure::Refused(why) => Error::new(
+            BatchFailure::Refused(why) | BatchFailure::Unusable(why) => Error::new(
                 format!("{login} refused ({why})"),
                 "see whether the base is there and who may read it",
             ),

@@ -18,7 +18,7 @@ use sip_auth::{Secrets, Subject};
 use sip_lookup::{BatchAnswer, BatchFailure};
 
 use self::connection::Connection;
-use self::link::Maker;
+use self::link::{End, Maker};
 use self::login::Account;
 use self::response::Rows;
 pub(crate) use self::writer::Writer;
@@ -82,9 +82,13 @@ impl Client {
         let mut sheet = Sheet::new(subjects.len());
         let refused = self.ask_groups(groups, &mut sheet).await?;
         // One of them has a name that the table cannot have. Each by itself, the others
-        // are answered.
+        // are answered. Where nobody is refused as well, it is not the name.
         let singles = refused.into_iter().flat_map(|(group, _)| group.singles());
-        for (single, why) in self.ask_groups(singles.collect(), &mut sheet).await? {
+        let mut singles: Vec<Group> = singles.collect();
+        if !singles.is_empty() {
+            singles.push(Group::nobody());
+        }
+        for (single, why) in self.ask_groups(singles, &mut sheet).await? {
             sheet.refused(&single, &why);
         }
         Ok(BatchAnswer::Rows(sheet.finish()))
@@ -101,19 +105,21 @@ impl Client {
             return Ok(refused);
         }
         let mut asked = Vec::with_capacity(groups.len());
-        {
+        let end = {
+            // It is not held while its answers are waited for: the pool ends one that is silent.
             let link = self.pool.link().await?;
             for group in groups {
-                let answer = link.ask(&group)?;
+                let answer = link.ask(&group).await?;
                 asked.push((group, answer));
             }
-        }
+            link.end()
+        };
         for (group, answer) in asked {
             let answer = answer
                 .await
                 .unwrap_or_else(|_| Err(Fault::Unreachable("the connection has ended".to_owned())));
             match answer {
-                Ok(rows) => self.take(&group, &rows, sheet)?,
+                Ok(rows) => self.take(&group, &rows, sheet, &end)?,
                 Err(Fault::Refused(why)) if !group.is_ascii => refused.push((group, why)),
                 Err(fault) => return Err(fault),
             }
@@ -121,13 +127,20 @@ impl Client {
         Ok(refused)
     }
 
-    fn take(&self, group: &Group, rows: &Rows, sheet: &mut Sheet) -> Result<(), Fault> {
+    /// Takes the rows of an answer. One that answers another question shows that answers and
+    /// questions on this connection have come apart: it ends, before more users seem not to exist.
+    fn take(&self, group: &Group, rows: &Rows, sheet: &mut Sheet, end: &End) -> Result<(), Fault> {
         let columns = self.plan().columns(rows.columns());
-        let columns = columns.map_err(Fault::Refused)?;
+        let columns = columns.map_err(Fault::Unusable)?;
         for row in rows.iter() {
             let row = row.map_err(std::io::Error::from)?;
-            if let Some(read) = columns.read(&row) {
-                sheet.row(group, read);
+            let Some(read) = columns.read(&row) else {
+                continue;
+            };
+            let (user, realm) = (read.user, read.realm);
+            let counts = sheet.row(group, read);
+            if !counts && self.plan().selects_by_name() && group.is_of_another(user, realm) {
+                return Err(end.because("the store answered another question than was asked"));
             }
         }
         Ok(())

@@ -174,9 +174,10 @@ impl<M: Maker + 'static> Pool<M> {
                 Err(fault) => {
                     let most = match fault {
                         Fault::Unreachable(_) => BACKOFF_MAX,
-                        Fault::LogInRefused(_) | Fault::Refused(_) | Fault::Cancelled(_) => {
-                            BACKOFF_REFUSED_MAX
-                        }
+                        Fault::LogInRefused(_)
+                        | Fault::Refused(_)
+                        | Fault::Unusable(_)
+                        | Fault::Cancelled(_) => BACKOFF_REFUSED_MAX,
                     };
                     let backoff = shared.backoff.get().min(most);
                     shared.not_before.set(Some(began + backoff));

@@ -80,9 +80,13 @@ impl Client {
         let sheet = RefCell::new(Sheet::new(subjects.len()));
         let refused = self.ask_groups(groups, &sheet).await?;
         // One of them has a name that the table cannot have. Each by itself, the others
-        // are answered.
+        // are answered. Where nobody is refused as well, it is not the name.
         let singles = refused.into_iter().flat_map(|(group, _)| group.singles());
-        for (single, why) in self.ask_groups(singles.collect(), &sheet).await? {
+        let mut singles: Vec<Group> = singles.collect();
+        if !singles.is_empty() {
+            singles.push(Group::nobody());
+        }
+        for (single, why) in self.ask_groups(singles, &sheet).await? {
             sheet.borrow_mut().refused(&single, &why);
         }
         Ok(BatchAnswer::Rows(sheet.into_inner().finish()))

@@ -306,7 +306,7 @@ impl Client {
                 format!("{login} refused the log-in ({why})"),
                 "compare the user of the URL, the password and the database with its ACL",
             ),
-            BatchFailure::Refused(why) => Error::new(
+            BatchFailure::Refused(why) | BatchFailure::Unusable(why) => Error::new(
                 format!("{login} refused ({why})"),
                 "see what its user may do: docs/STORES.md lists the commands",
             ),

@@ -187,6 +187,7 @@ impl Config {
                 "write a number of at most six times ticket_secret_rotation_s",
             );
         }
+        self.check_full_handshakes(faults);
         match self.tls.ticket_keys {
             TicketKeysFrom::Store if self.tls.ticket_secret_file.is_some() => faults.add(
                 "tls.ticket_secret_file",
@@ -200,6 +201,40 @@ impl Config {
             ),
             _ => {}
         }
+    }
+
+    /// Who comes last of all that may wait must have his turn while his handshake lasts: else a
+    /// full queue serves nobody in time.
+    fn check_full_handshakes(&self, faults: &mut Faults) {
+        let tls = &self.tls;
+        let per_s = u64::from(tls.full_per_s_max);
+        let waiting = tls.full_waiting_max as u64;
+        let in_time = per_s * tls.handshake_timeout_ms;
+        if per_s == 0 || waiting * 1_000 < in_time {
+            return;
+        }
+        let most = in_time.saturating_sub(1) / 1_000;
+        let remedy = match most {
+            0 => "write a larger full_per_s_max, or a longer handshake_timeout_ms".to_owned(),
+            _ => format!("write {most} or less, or a larger full_per_s_max"),
+        };
+        // At the key that was changed, if one was.
+        let is_default = tls.full_waiting_max == super::Tls::default().full_waiting_max;
+        let (key, remedy) = match is_default {
+            false => ("full_waiting_max", remedy),
+            true if most == 0 => ("full_per_s_max", remedy),
+            true => (
+                "full_per_s_max",
+                format!("write a larger number, or full_waiting_max = {most}"),
+            ),
+        };
+        faults.add(
+            &format!("tls.{key}"),
+            &format!(
+                "{waiting} handshakes that wait, {per_s} of them begun in a second, take longer than handshake_timeout_ms"
+            ),
+            &remedy,
+        );
     }
 
     fn check_numbers(&self, faults: &mut Faults) {

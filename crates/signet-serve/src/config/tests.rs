@@ -280,6 +280,38 @@ fn the_secret_of_session_tickets_has_one_source() {
 }
 
 #[test]
+fn who_comes_last_in_the_queue_for_handshakes_has_his_turn_in_time() {
+    for (text, expected) in [
+        (
+            "full_per_s_max = 50\n",
+            ["test.toml:3:18: 2048 handshakes", "full_waiting_max = 499"],
+        ),
+        (
+            "full_per_s_max = 50\nfull_waiting_max = 500\n",
+            ["test.toml:4:20: 500 handshakes", "write 499 or less"],
+        ),
+        (
+            "full_per_s_max = 1\nhandshake_timeout_ms = 1000\n",
+            [
+                "test.toml:3:18: 2048 handshakes",
+                "a longer handshake_timeout_ms",
+            ],
+        ),
+    ] {
+        let error = error_of(&format!("version = 1\n[tls]\n{text}"));
+        for expected in expected {
+            assert!(error.contains(expected), "{expected:?} is not in:\n{error}");
+        }
+    }
+    for text in [
+        "full_per_s_max = 50\nfull_waiting_max = 499\n",
+        "full_waiting_max = 500\n",
+    ] {
+        parse(&format!("version = 1\n[tls]\n{text}")).unwrap();
+    }
+}
+
+#[test]
 fn no_text_makes_the_reader_panic() {
     let text = std::fs::read_to_string(etc().join("trunk.toml")).unwrap();
     for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {

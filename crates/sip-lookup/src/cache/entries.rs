@@ -33,6 +33,8 @@ impl Kind {
 pub(super) struct Bounds {
     counts: [usize; KINDS],
     bytes: usize,
+    /// What each kind has of `bytes` where there is not enough for all.
+    shares: [usize; KINDS],
 }
 
 impl Bounds {
@@ -44,9 +46,13 @@ impl Bounds {
             strangers,
             config.negatives_max,
         ];
+        let bytes = config.bytes_max / stripes.max(1);
+        let all: u128 = counts.iter().map(|&count| count as u128).sum();
+        let share = |count: usize| bytes as u128 * count as u128 / all.max(1);
         Self {
             counts: counts.map(|count| count / stripes.max(1)),
-            bytes: config.bytes_max / stripes.max(1),
+            bytes,
+            shares: counts.map(|count| share(count) as usize),
         }
     }
 }
@@ -78,6 +84,7 @@ struct List {
     newest: u32,
     oldest: u32,
     len: usize,
+    bytes: usize,
 }
 
 /// Entries, found by their names, in three lists by their last use.
@@ -97,6 +104,7 @@ impl Entries {
             newest: NIL,
             oldest: NIL,
             len: 0,
+            bytes: 0,
         };
         Self {
             by_name: HashTable::new(),
@@ -206,11 +214,16 @@ impl Entries {
         }
     }
 
-    /// Takes all out. How many there were.
-    pub(super) fn clear(&mut self) -> u64 {
-        let held = self.by_name.len() as u64;
-        *self = Self::new(self.bounds);
-        held
+    /// Takes all out and gives it back: to wipe and free it takes long, and is not to be done
+    /// while others wait for the stripe.
+    pub(super) fn take_all(&mut self) -> Self {
+        let empty = Self::new(self.bounds);
+        std::mem::replace(self, empty)
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.by_name.len()
     }
 
     /// Takes new bounds. How many had to leave.
@@ -245,8 +258,9 @@ impl Entries {
         self.by_name.find(hash, is_it).copied()
     }
 
-    /// Takes out what is beyond the bounds: of each kind, and of the memory, where the least
-    /// useful kind makes room first.
+    /// Takes out what is beyond the bounds: of each kind, and of the memory. There the least
+    /// useful kind makes room first that has more than its share: no kind is without a place
+    /// because another has all the memory, and so strangers can become users.
     fn make_room(&mut self) -> u64 {
         let mut evicted = 0;
         for kind in [Kind::User, Kind::Stranger, Kind::Negative] {
@@ -258,13 +272,18 @@ impl Entries {
         }
         while self.bytes > self.bounds.bytes {
             let kinds = [Kind::Negative, Kind::Stranger, Kind::User];
-            let Some(kind) = kinds.into_iter().find(|&kind| self.count(kind) > 0) else {
-                return broken!("what holds memory is in a list", evicted);
+            let Some(kind) = kinds.into_iter().find(|&kind| self.has_too_much(kind)) else {
+                return broken!("where all is too much, one kind has too much", evicted);
             };
             self.take_oldest(kind);
             evicted += 1;
         }
         evicted
+    }
+
+    fn has_too_much(&self, kind: Kind) -> bool {
+        let bytes = self.lists.get(kind.nth()).map(|list| list.bytes);
+        bytes > self.bounds.shares.get(kind.nth()).copied()
     }
 
     fn take_oldest(&mut self, kind: Kind) {
@@ -295,11 +314,13 @@ impl Entries {
 
     /// Makes it the newest of its kind.
     fn link(&mut self, at: u32, kind: Kind) {
+        let bytes = self.entry(at).map_or(0, |entry| entry.bytes());
         let Some(list) = self.lists.get_mut(kind.nth()) else {
             return broken!("each kind has a list");
         };
         let older = std::mem::replace(&mut list.newest, at);
         list.len += 1;
+        list.bytes += bytes;
         if older == NIL {
             list.oldest = at;
         }
@@ -317,6 +338,7 @@ impl Entries {
             return broken!("what is in a list is there", Kind::Negative);
         };
         let (kind, newer, older) = (entry.kind, entry.newer, entry.older);
+        let bytes = entry.bytes();
         if let Some(entry) = self.entry(newer) {
             entry.older = older;
         }
@@ -325,6 +347,7 @@ impl Entries {
         }
         if let Some(list) = self.lists.get_mut(kind.nth()) {
             list.len -= 1;
+            list.bytes -= bytes;
             if list.newest == at {
                 list.newest = older;
             }

@@ -149,6 +149,40 @@ fn memory_is_bounded_whatever_the_names() {
 }
 
 #[test]
+fn who_comes_while_users_have_all_the_memory_becomes_one_of_them() {
+    let cache = Cache::new(
+        [7; 16],
+        CacheConfig {
+            entries_max: 1_000,
+            strangers_max: 250,
+            negatives_max: 250,
+            bytes_max: 20_000,
+            ..config()
+        },
+    );
+    let log_in = |nth: usize| {
+        let came = subject(format!("user{nth:05}"));
+        fill(&cache, NOW_US, &came, Some("1234"));
+        cache.confirm(&came);
+        assert!(get(&cache, NOW_US, &came).is_some(), "user {nth}");
+    };
+    for nth in 0..500 {
+        log_in(nth);
+    }
+    let full = cache.figures();
+    assert!(full.bytes > 19_000 && full.users < 100, "{full:?}");
+    assert!(get(&cache, NOW_US, &subject("user00000")).is_none());
+    // Strangers and names that nobody has take no more from them than their own shares.
+    for nth in 0..500 {
+        fill(&cache, NOW_US, &subject(format!("else{nth:05}")), Some("1"));
+        fill(&cache, NOW_US, &subject(format!("none{nth:05}")), None);
+    }
+    let figures = cache.figures();
+    assert!(figures.users >= full.users * 3 / 5 - 1, "{figures:?}");
+    assert!(get(&cache, NOW_US, &subject("user00499")).is_some());
+}
+
+#[test]
 fn a_hit_late_in_its_life_has_it_asked_for_once() {
     let (cache, alice) = (cache(), subject("alice"));
     fill(&cache, NOW_US, &alice, Some("1234"));
@@ -188,6 +222,59 @@ fn what_was_read_before_a_change_does_not_come_in_after_it() {
     cache.fill(NOW_US, &alice, before, Some(&secrets("old")));
     assert_eq!(get(&cache, NOW_US, &alice), None);
     assert_eq!(cache.figures().invalidated, 1);
+}
+
+#[test]
+fn a_change_of_one_user_keeps_out_few_rows_of_others() {
+    let cache = Cache::new(
+        [7; 16],
+        CacheConfig {
+            entries_max: 1_000,
+            strangers_max: 1_000,
+            ..config()
+        },
+    );
+    let asked: Vec<_> = (0..500)
+        .map(|nth| (subject(nth), cache.ticket(&subject(nth))))
+        .collect();
+    for nth in 1_000..1_010 {
+        cache.invalidate(&subject(nth));
+    }
+    for (subject, ticket) in &asked {
+        cache.fill(NOW_US, subject, *ticket, Some(&secrets("1234")));
+    }
+    let held = asked
+        .iter()
+        .filter(|(subject, _)| get(&cache, NOW_US, subject).is_some());
+    let held = held.count();
+    assert!(held > 450, "{held}");
+}
+
+#[test]
+fn what_is_held_leaves_where_a_newer_row_may_not_come_in() {
+    let (cache, alice) = (cache(), subject("alice"));
+    fill(&cache, NOW_US, &alice, Some("old"));
+    let before = cache.ticket(&alice);
+    // Somebody whose changes are counted with hers.
+    let group_of = |name: &Subject| group(cache.hash.hash_one(name));
+    let bob = (0..)
+        .map(subject)
+        .find(|bob| group_of(bob) == group_of(&alice));
+    cache.invalidate(&bob.unwrap());
+    assert!(get(&cache, NOW_US, &alice).is_some());
+    cache.fill(NOW_US, &alice, before, Some(&secrets("new")));
+    assert_eq!(get(&cache, NOW_US, &alice), None);
+}
+
+#[test]
+fn what_is_emptied_is_wiped_by_whoever_emptied_it() {
+    let mut entries = Entries::new(Bounds::of(&config(), 1));
+    for nth in 0..3 {
+        entries.put(nth, &subject(nth), Some(&secrets("1234")), NOW_US);
+    }
+    let gone = entries.take_all();
+    assert_eq!((entries.len(), entries.bytes(), gone.len()), (0, 0, 3));
+    assert!(gone.bytes() > 0, "nothing is wiped until it is dropped");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::question::{Batch, BatchId, Replica, Rows};
 /// What leaves next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    /// One look-up, by itself.
+    /// One look-up by itself, or a part of a batch that was refused.
     Single,
     /// As many as may share a statement.
     Shared,
@@ -48,14 +48,15 @@ impl<T> Pipeline<T> {
         if self.in_flight >= in_flight_max {
             return None;
         }
+        let rows_max = rows_max.min(self.config.batch_max.max(1));
         let gathered = match self.next(now_us, &setting)? {
             Next::Single => Gathered {
-                lookups: self.table.pop(true).into_iter().collect(),
+                lookups: self.table.pop_part(rows_max),
                 passengers: Vec::new(),
             },
             Next::Shared => {
                 self.next_batch_us = now_us.saturating_add(interval_us);
-                self.gather(now_us, rows_max.min(self.config.batch_max.max(1)))
+                self.gather(now_us, rows_max)
             }
         };
         self.send(now_us, replica, gathered)

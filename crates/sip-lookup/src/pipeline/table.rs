@@ -65,8 +65,10 @@ pub(super) struct Lookup {
     pub(super) since_us: u64,
     /// How often its batch has failed.
     pub(super) failures: u8,
-    /// It goes in a batch of its own.
+    /// It goes in a batch of its own, or of its part.
     pub(super) is_alone: bool,
+    /// The part of a refused batch that it is asked again with; `None` where it goes by itself.
+    pub(super) part: Option<u64>,
     /// What the cache was told before it was sent.
     pub(super) ticket: Ticket,
     waiters: SmallVec<[Name; 2]>,
@@ -106,6 +108,8 @@ pub(super) struct Table<T> {
     pub(super) refreshes: VecDeque<Name>,
     /// Look-ups in the first two.
     queued: [usize; 2],
+    /// How many parts of refused batches there were.
+    parts: u64,
     waiters_max: usize,
     /// How many questions came.
     asked: u64,
@@ -148,6 +152,7 @@ impl<T> Table<T> {
             singles: VecDeque::new(),
             refreshes: VecDeque::new(),
             queued: [0; 2],
+            parts: 0,
             waiters_max: waiters_max.clamp(1, WAITERS_MAX),
             asked: 0,
         }
@@ -275,6 +280,7 @@ impl<T> Table<T> {
             place,
             since_us: now_us,
             failures: 0,
+            part: None,
             ticket: Ticket::default(),
             waiters: SmallVec::new(),
             waiting: 0,
@@ -341,6 +347,34 @@ impl<T> Table<T> {
         }?;
         self.set_sent(name);
         Some(name)
+    }
+
+    /// Takes the next look-up out of the queue of those that share no batch, with those of its
+    /// part that stand behind it: at most `max`.
+    pub(super) fn pop_part(&mut self, max: usize) -> Vec<Name> {
+        let mut names = Vec::new();
+        let Some(first) = self.pop(true) else {
+            return names;
+        };
+        names.push(first);
+        let part = self.lookups.get(first).and_then(|lookup| lookup.part);
+        while part.is_some() && names.len() < max && self.front_part() == part {
+            names.extend(self.pop(true));
+        }
+        names
+    }
+
+    /// The part of the look-up at the front of the queue of those that share no batch.
+    fn front_part(&mut self) -> Option<u64> {
+        self.front_since_us(true)?;
+        self.lookups.get(*self.singles.front()?)?.part
+    }
+
+    /// Numbers for so many parts of a refused batch: the first of them.
+    pub(super) fn new_parts(&mut self, many: usize) -> u64 {
+        let first = self.parts;
+        self.parts += many as u64;
+        first
     }
 
     fn set_sent(&mut self, name: Name) {

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use fastrand::Rng;
-use sip_auth::{Algorithm, Subject};
+use sip_auth::{Algorithm, DigestRequest, Qop, Subject};
 use sip_lookup::{
     BatchAnswer, BatchId, Mode, Pipeline, PipelineConfig, Question, Rows, Tuning, Why,
 };
@@ -109,11 +109,14 @@ pub(crate) struct Bench {
     pub(crate) now_us: u64,
     random: Rng,
     realm: Arc<str>,
+    /// When, to which, and how many rows; 0 where a digest was verified.
     answers: BinaryHeap<Reverse<(u64, BatchId, usize)>>,
     next_arrival_us: f64,
     pub(crate) deadline_us: u64,
     /// Timers fire at multiples of it.
     pub(crate) tick_us: u64,
+    /// The store verifies digests, one by one.
+    pub(crate) verifies: bool,
 }
 
 impl Bench {
@@ -138,6 +141,7 @@ impl Bench {
             next_arrival_us: 0.0,
             deadline_us: 4_000_000,
             tick_us: 1,
+            verifies: false,
         }
     }
 
@@ -166,7 +170,10 @@ impl Bench {
                 let Some(Reverse((_, id, rows))) = self.answers.pop() else {
                     panic!("an answer is due");
                 };
-                let answer = BatchAnswer::Rows(vec![Ok(None); rows]);
+                let answer = match rows {
+                    0 => BatchAnswer::Verified(true),
+                    rows => BatchAnswer::Rows(vec![Ok(None); rows]),
+                };
                 self.pipeline.handle_answer(next_us, id, answer);
             } else if arrival_us == next_us {
                 self.ask(&mut seen);
@@ -183,10 +190,11 @@ impl Bench {
     }
 
     fn ask(&mut self, seen: &mut Seen) {
+        let subject = subject(&self.realm, self.random.u64(0..1_000_000));
         let question = Question {
-            subject: subject(&self.realm, self.random.u64(0..1_000_000)),
+            digest: self.verifies.then(|| Box::new(digest(&subject))),
+            subject,
             algorithm: Algorithm::Md5,
-            digest: None,
             why: Why::Digest,
         };
         let now_us = self.now_us;
@@ -199,14 +207,17 @@ impl Bench {
 
     fn drain(&mut self, seen: &mut Seen) {
         while let Some(batch) = self.pipeline.poll_batch(self.now_us) {
-            let Rows::Secrets(rows) = batch.rows else {
-                panic!("nothing is verified here");
+            let (rows, digests) = match batch.rows {
+                Rows::Secrets(rows) => (rows.len(), 0),
+                Rows::Verify(_) => (0, 1),
             };
-            let answer_us = self.store.serve(self.now_us, rows.len(), &mut self.random);
-            self.answers
-                .push(Reverse((answer_us, batch.id, rows.len())));
+            assert_eq!(digests == 1, self.verifies);
+            let answer_us = self
+                .store
+                .serve(self.now_us, rows + digests, &mut self.random);
+            self.answers.push(Reverse((answer_us, batch.id, rows)));
             seen.statements += 1;
-            seen.rows += rows.len() as u64;
+            seen.rows += (rows + digests) as u64;
         }
         while let Some((asked_us, outcome)) = self.pipeline.poll_answer() {
             match outcome {
@@ -215,5 +226,21 @@ impl Bench {
             }
         }
         while self.pipeline.poll_given_up().is_some() {}
+    }
+}
+
+fn digest(subject: &Subject) -> DigestRequest {
+    DigestRequest {
+        user: subject.user().to_vec(),
+        realm: Arc::clone(subject.realm()),
+        nonce: Vec::new(),
+        method: b"REGISTER".to_vec(),
+        uri: Vec::new(),
+        qop: Qop::Auth,
+        algorithm: Algorithm::Md5,
+        cnonce: Vec::new(),
+        nonce_count: Vec::new(),
+        response: Vec::new(),
+        body_digest: None,
     }
 }

@@ -53,7 +53,10 @@ impl World {
     /// What a replica says. What it reads, it reads now.
     fn say(&mut self, weather: Weather, rows: &Rows) -> Said {
         if weather == Weather::Closed {
-            return Said::Failure(BatchFailure::Unreachable("closed".into()));
+            return Said::Failure(match self.random.u8(0..4) {
+                0 => BatchFailure::Unusable("no such table".into()),
+                _ => BatchFailure::Unreachable("closed".into()),
+            });
         }
         let is_mad = weather == Weather::Mad;
         match rows {

@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
+use std::rc::Rc;
 
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -43,6 +44,34 @@ pub(crate) struct Link {
     silence: Silence,
     /// For 1, 2, 4, 8 users and so on.
     selects: Vec<(Select, Prepared)>,
+    end: Rc<End>,
+}
+
+/// Ends a connection from outside.
+#[derive(Debug, Default)]
+pub(crate) struct End {
+    why: RefCell<Option<Fault>>,
+    has_come: Notify,
+}
+
+impl End {
+    /// Ends it: all who wait are told why, as is whoever calls this.
+    pub(crate) fn because(&self, why: &str) -> Fault {
+        let fault = Fault::Unreachable(why.to_owned());
+        *self.why.borrow_mut() = Some(fault.clone());
+        self.has_come.notify_one();
+        fault
+    }
+
+    /// Why it is to end, once it is.
+    async fn wanted(&self) -> Fault {
+        loop {
+            if let Some(fault) = self.why.borrow().clone() {
+                return fault;
+            }
+            self.has_come.notified().await;
+        }
+    }
 }
 
 /// A command and who waits for its answer.
@@ -69,11 +98,12 @@ impl pool::Maker for Maker {
                     .map(|size| self.plan.select(size))
                     .collect();
                 let sql: Vec<String> = selects.iter().map(|select| select.sql.clone()).collect();
-                let prepared = connection.prepare(&sql, self.is_pipelined).await?;
+                let prepared = connection.prepare(&sql, self.is_pipelined).await;
+                let prepared = prepared.map_err(Fault::of_any_user)?;
                 let selects: Vec<_> = selects.into_iter().zip(prepared).collect();
                 for (select, prepared) in &selects {
                     if select.parameters.len() != usize::from(prepared.parameters) {
-                        return Err(Fault::Refused(
+                        return Err(Fault::Unusable(
                             "the statement for users has a ? of its own: it takes {users} and \
                              {realms} and nothing else"
                                 .to_owned(),
@@ -92,7 +122,9 @@ impl pool::Maker for Maker {
 
 impl pool::Link for Link {
     fn is_up(&self) -> bool {
-        !self.jobs.is_closed() && self.silence.lasts() < pool::SILENCE_MAX
+        !self.jobs.is_closed()
+            && self.end.why.borrow().is_none()
+            && self.silence.lasts() < pool::SILENCE_MAX
     }
 
     fn load(&self) -> usize {
@@ -104,8 +136,10 @@ impl Link {
     fn start(logged_in: LoggedIn, selects: Vec<(Select, Prepared)>, is_pipelined: bool) -> Self {
         let (jobs, queue) = mpsc::channel(JOBS_MAX);
         let silence = logged_in.stream.silence();
-        tokio::task::spawn_local(drive(logged_in, queue, is_pipelined));
+        let end = Rc::<End>::default();
+        tokio::task::spawn_local(drive(logged_in, queue, is_pipelined, Rc::clone(&end)));
         Self {
+            end,
             jobs,
             load: pool::Load::default(),
             silence,
@@ -113,8 +147,14 @@ impl Link {
         }
     }
 
-    /// Sends the question for a group of users on its way.
-    pub(crate) fn ask(
+    /// What ends it.
+    pub(crate) fn end(&self) -> Rc<End> {
+        Rc::clone(&self.end)
+    }
+
+    /// Sends the question for a group of users on its way, once there is room for it. A batch is
+    /// as many statements as it has realms, so that it may be more than there is room for.
+    pub(crate) async fn ask(
         &self,
         group: &Group,
     ) -> Result<oneshot::Receiver<Result<Rows, Fault>>, Fault> {
@@ -146,15 +186,15 @@ impl Link {
                 _counted: self.load.one_more(),
             },
         };
-        self.jobs.try_send(job).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => {
-                Fault::Refused(format!("{JOBS_MAX} statements wait on one connection"))
+        match self.jobs.send_timeout(job, pool::SILENCE_MAX).await {
+            Ok(()) => Ok(answer),
+            Err(mpsc::error::SendTimeoutError::Timeout(_)) => Err(Fault::Unreachable(format!(
+                "{JOBS_MAX} statements wait on one connection, which answers none"
+            ))),
+            Err(mpsc::error::SendTimeoutError::Closed(_)) => {
+                Err(Fault::Unreachable("the connection has ended".to_owned()))
             }
-            mpsc::error::TrySendError::Closed(_) => {
-                Fault::Unreachable("the connection has ended".to_owned())
-            }
-        })?;
-        Ok(answer)
+        }
     }
 }
 
@@ -166,9 +206,14 @@ struct Waiting {
     is_over: Notify,
 }
 
-/// Writes and reads until either fails, or nobody holds the [`Link`] any more; then all who
-/// wait are told.
-async fn drive(logged_in: LoggedIn, mut jobs: mpsc::Receiver<Job>, is_pipelined: bool) {
+/// Writes and reads until either fails, it is to end, or nobody holds the [`Link`] any more; then
+/// all who wait are told.
+async fn drive(
+    logged_in: LoggedIn,
+    mut jobs: mpsc::Receiver<Job>,
+    is_pipelined: bool,
+    end: Rc<End>,
+) {
     let LoggedIn {
         stream,
         inbox,
@@ -179,6 +224,7 @@ async fn drive(logged_in: LoggedIn, mut jobs: mpsc::Receiver<Job>, is_pipelined:
     let fault = tokio::select! {
         fault = write(to, &mut jobs, &waiting, is_pipelined) => fault,
         fault = read(from, inbox, &waiting, deprecates_eof) => fault,
+        fault = end.wanted() => fault,
     };
     jobs.close();
     for waiter in waiting.queue.take() {

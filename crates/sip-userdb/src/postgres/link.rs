@@ -7,7 +7,7 @@ use std::pin::pin;
 
 use futures_util::TryStreamExt;
 use tokio_postgres::types::{FromSql, ToSql, Type};
-use tokio_postgres::{Config, Statement};
+use tokio_postgres::{Column, Config, Row, Statement};
 
 use super::login::{LoggedIn, Session, fault, log_in};
 use crate::fault::Fault;
@@ -60,7 +60,7 @@ impl pool::Maker for Maker {
                 let session = Session::new(client, connection);
                 let select = self.plan.select(BATCH_MAX);
                 let statement = session.prepare(&select.sql).await;
-                let statement = statement.map_err(|error| fault(&error))?;
+                let statement = statement.map_err(|error| fault(&error).of_any_user())?;
                 Ok(Link {
                     columns: self.check(&select, &statement)?,
                     session,
@@ -78,7 +78,7 @@ impl pool::Maker for Maker {
 impl Maker {
     fn check(&self, select: &Select, statement: &Statement) -> Result<Columns, Fault> {
         if statement.params().len() != select.parameters.len() {
-            return Err(Fault::Refused(
+            return Err(Fault::Unusable(
                 "the statement for users has a $1 of its own: it takes {users} and {realms} \
                  and nothing else"
                     .to_owned(),
@@ -86,7 +86,7 @@ impl Maker {
         }
         let columns = statement.columns().iter();
         let columns = columns.map(|column| (column.name(), kind(column.type_())));
-        self.plan.columns(columns).map_err(Fault::Refused)
+        self.plan.columns(columns).map_err(Fault::Unusable)
     }
 }
 
@@ -122,19 +122,10 @@ impl Link {
             .await
             .map_err(|error| fault(&error))?;
         let mut rows = pin!(rows);
+        let mut whole = Vec::new();
         let mut read = 0;
         while let Some(row) = rows.try_next().await.map_err(|error| fault(&error))? {
-            let mut values = Vec::with_capacity(row.len());
-            for (at, column) in row.columns().iter().enumerate() {
-                values.push(match Bytes::accepts(column.type_()) {
-                    true => row
-                        .try_get::<_, Option<Bytes<'_>>>(at)
-                        .map_err(|error| fault(&error))?
-                        .map(|value| value.0),
-                    false => None,
-                });
-            }
-            read += values
+            read += values(&row)?
                 .iter()
                 .flatten()
                 .map(|value| value.len())
@@ -145,12 +136,30 @@ impl Link {
                     ANSWER_MAX >> 20
                 )));
             }
-            if let Some(found) = self.columns.read(&values) {
+            whole.push(row);
+        }
+        // An error may come after some rows. They count once all have come: the statement may be
+        // asked again, and nobody has two rows for that.
+        for row in &whole {
+            if let Some(found) = self.columns.read(&values(row)?) {
                 sheet.borrow_mut().row(group, found);
             }
         }
         Ok(())
     }
+}
+
+/// What a row has in each column that is text or bytes.
+fn values(row: &Row) -> Result<Vec<Option<&[u8]>>, Fault> {
+    let columns = row.columns().iter().enumerate();
+    let value = |(at, column): (usize, &Column)| match Bytes::accepts(column.type_()) {
+        true => row
+            .try_get::<_, Option<Bytes<'_>>>(at)
+            .map(|value| value.map(|value| value.0))
+            .map_err(|error| fault(&error)),
+        false => Ok(None),
+    };
+    columns.map(value).collect()
 }
 
 /// Text or bytes, as they came.

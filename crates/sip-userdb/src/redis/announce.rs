@@ -5,14 +5,16 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
+use sip_auth::Subject;
 use sip_lookup::BatchFailure;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use super::resp::{self, Reply};
-use super::{Login, key};
+use super::{Login, key, unexpected};
 use crate::Changed;
+use crate::names::ABSENT_USER;
 use crate::net::Stream;
 
 /// The channel on which changed users are published, each as its key without the prefix;
@@ -99,12 +101,18 @@ pub(super) async fn listen(
 }
 
 /// Connects and subscribes; what has come meanwhile is in the input.
+///
+/// Somebody whom nobody knows is asked for first. A server that loads its data, or has lost its
+/// master, takes subscriptions and answers no question: what is remembered of users is all that
+/// there is then, and must not be thrown away for what may have been missed.
 async fn subscribe(
     login: &Login,
     with_keyspace_events: bool,
 ) -> Result<(Stream, Vec<u8>), BatchFailure> {
     let mut stream = login.begin().await?;
     let mut commands = Vec::new();
+    let nobody = Subject::new(ABSENT_USER.as_bytes(), "".into());
+    resp::write(&[b"MGET", &key::of(&nobody)], &mut commands);
     resp::write(&[b"SUBSCRIBE", CHANNEL], &mut commands);
     let mut confirmations = 1;
     if with_keyspace_events {
@@ -120,12 +128,18 @@ async fn subscribe(
     stream.flush().await.map_err(gone)?;
     let mut input = Vec::new();
     let patience = login.connector.timeout();
-    while confirmations > 0 {
-        let reply = tokio::time::timeout(patience, next(&mut stream, &mut input))
+    let mut answer = async || {
+        tokio::time::timeout(patience, next(&mut stream, &mut input))
             .await
             .map_err(|_| BatchFailure::TimedOut)?
-            .map_err(BatchFailure::Unreachable)?;
-        match reply {
+            .map_err(BatchFailure::Unreachable)
+    };
+    match answer().await? {
+        Reply::Array(Some(_)) => {}
+        reply => return Err(unexpected("MGET", reply)),
+    }
+    while confirmations > 0 {
+        match answer().await? {
             Reply::Error(error) => return Err(BatchFailure::Refused(error)),
             // Announcements between two confirmations are covered by what follows them.
             Reply::Array(Some(items)) => match items.first() {
@@ -202,6 +216,7 @@ fn text_of(failure: &BatchFailure) -> &str {
         BatchFailure::Unreachable(why)
         | BatchFailure::LogInRefused(why)
         | BatchFailure::Refused(why)
+        | BatchFailure::Unusable(why)
         | BatchFailure::Cancelled(why) => why,
         BatchFailure::TimedOut => "no answer in time",
     }
@@ -211,7 +226,6 @@ fn text_of(failure: &BatchFailure) -> &str {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
     use super::*;
-    use sip_auth::Subject;
     use zeroize::Zeroizing;
 
     fn push(parts: &[&[u8]]) -> Reply {

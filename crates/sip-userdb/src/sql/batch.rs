@@ -75,6 +75,28 @@ fn is_sendable(text: &str) -> bool {
 }
 
 impl Group {
+    /// A question about nobody, in no letters that a table may lack.
+    pub(crate) fn nobody() -> Self {
+        Self {
+            realm: NOBODY.to_owned(),
+            names: vec![NOBODY.to_owned()],
+            is_ascii: true,
+            places: HashMap::new(),
+        }
+    }
+
+    /// Whether a row with that name and realm answers another question than this: no database
+    /// holds them equal to any that were asked for. Of letters beyond ASCII nobody can say what a
+    /// collation makes of them.
+    pub(crate) fn is_of_another(&self, user: &[u8], realm: Option<&[u8]>) -> bool {
+        let is_unlike = |one: &str, other: &[u8]| {
+            other.is_ascii() && likeness(one.as_bytes()) != likeness(other)
+        };
+        let is_of_another_user = || self.names.iter().all(|name| is_unlike(name, user));
+        let is_of_another_realm = || realm.is_some_and(|realm| is_unlike(&self.realm, realm));
+        self.is_ascii && (is_of_another_realm() || is_of_another_user())
+    }
+
     /// The group as groups of one name each.
     pub(crate) fn singles(self) -> impl Iterator<Item = Self> {
         let Self {
@@ -92,6 +114,26 @@ impl Group {
     }
 }
 
+/// What names have in common that any collation may hold equal: their digits in order, and their
+/// letters, without the case, in any order and number. Some languages take `i`, `j` and `y`, or
+/// `u`, `v` and `w`, for one letter, and some write a doubled one in two ways; what is neither
+/// letter nor digit may not count at all.
+fn likeness(name: &[u8]) -> (Vec<u8>, u32) {
+    let digits = name.iter().copied().filter(u8::is_ascii_digit).collect();
+    let letters = name.iter().map(u8::to_ascii_lowercase);
+    let letters = letters
+        .filter(u8::is_ascii_lowercase)
+        .map(|letter| match letter {
+            b'j' | b'y' => b'i',
+            b'v' | b'w' => b'u',
+            other => other,
+        });
+    (
+        digits,
+        letters.fold(0, |all, letter| all | 1 << (letter - b'a')),
+    )
+}
+
 /// The answers to a batch, while they come in.
 pub(crate) struct Sheet(Vec<Row>);
 
@@ -104,16 +146,17 @@ impl Sheet {
     /// Takes one row of what a group was answered. It counts for whoever's name and realm it
     /// bears byte by byte: what a database holds to be equal besides (letters of the other
     /// case, spaces at the end, accents) is somebody else. A second row for one subject makes
-    /// both useless, for nobody can say which is right.
-    pub(crate) fn row(&mut self, group: &Group, read: Read<'_>) {
+    /// both useless, for nobody can say which is right. Whether it counts for anybody.
+    pub(crate) fn row(&mut self, group: &Group, read: Read<'_>) -> bool {
         if read.realm.is_some_and(|r| r != group.realm.as_bytes()) {
-            return;
+            return false;
         }
         let place = str::from_utf8(read.user).ok();
         let Some(&place) = place.and_then(|name| group.places.get(name)) else {
-            return;
+            return false;
         };
         self.put(place, read.secrets);
+        true
     }
 
     fn put(&mut self, place: usize, secrets: Result<Secrets, BadRow>) {

@@ -116,6 +116,12 @@ impl Plan {
         }
     }
 
+    /// Whether its rows are those of the names that were asked for, and of no others: what an
+    /// operator's own statement selects is his business.
+    pub(crate) fn selects_by_name(&self) -> bool {
+        self.tables != Tables::Query
+    }
+
     /// The statement for `users` users of one realm.
     pub(crate) fn select(&self, users: usize) -> Select {
         self.template.select(self.dialect, users)

@@ -53,7 +53,7 @@ fn who_asks_proves_it() {
         .unwrap();
         let failure = ask(&elsewhere, vec![subject("u1")]).await.unwrap_err();
         assert!(
-            matches!(&failure, BatchFailure::Refused(why) if why.contains("404")),
+            matches!(&failure, BatchFailure::Unusable(why) if why.contains("404")),
             "{failure:?}"
         );
     });
@@ -95,6 +95,31 @@ fn who_forbids_a_name_has_not_refused_our_log_in() {
             "{failure:?}"
         );
     });
+}
+
+/// An endpoint may fail over one name, or over whatever it is asked, as where what is behind it is
+/// gone. Only then is it left alone.
+#[test]
+fn who_fails_over_one_name_is_told_from_who_fails_over_all() {
+    const ODD: &str = "o'neill";
+    let broken = || response("500 Internal Server Error", "text/html", "no");
+    for is_of_all in [false, true] {
+        let db = scripted(move |mut peer, _| {
+            while let Some((_, body)) = peer.http() {
+                let fails = is_of_all || String::from_utf8_lossy(&body).contains(ODD);
+                let answer = if fails { broken() } else { good(&body) };
+                peer.send(answer.as_bytes());
+            }
+        });
+        run(async {
+            let why = match ask(&db, vec![subject("u1"), subject(ODD)]).await {
+                Err(BatchFailure::Unusable(why)) if is_of_all => why,
+                Err(BatchFailure::Refused(why)) if !is_of_all => why,
+                asked => panic!("{asked:?}"),
+            };
+            assert!(why.contains("500"), "{why}");
+        });
+    }
 }
 
 #[test]

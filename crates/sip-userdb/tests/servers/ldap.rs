@@ -158,7 +158,7 @@ fn tls_and_log_ins() {
         })
         .unwrap();
         let failure = ask(&db, vec![subject("u1")]).await.unwrap_err();
-        assert!(matches!(failure, BatchFailure::Refused(_)), "{failure:?}");
+        assert!(matches!(failure, BatchFailure::Unusable(_)), "{failure:?}");
     });
 }
 
@@ -451,7 +451,7 @@ fn nothing_said_in_plain_text_counts_under_tls() {
         .unwrap();
         run(async {
             let failure = ask(&db, vec![subject("u1")]).await.unwrap_err();
-            let (BatchFailure::Unreachable(why) | BatchFailure::Refused(why)) = failure else {
+            let (BatchFailure::Unreachable(why) | BatchFailure::Unusable(why)) = failure else {
                 panic!("{failure:?}");
             };
             assert!(why.contains(part), "{why}");

@@ -7,7 +7,7 @@ use sip_lookup::BatchFailure;
 use sip_userdb::{Changed, Layout, Options, Secret, Tls, UserDb};
 
 use crate::support::postgresql::{PASSWORD, PostgreSql};
-use crate::support::suite::{self, REALM, ask, assert_is, name, secrets, subject};
+use crate::support::suite::{self, REALM, UMLAUT, ask, assert_is, name, secrets, subject};
 use crate::support::{Authority, run};
 
 fn subscriber(user_with_domain: bool) -> Layout {
@@ -55,6 +55,8 @@ fn every_layout_does_what_all_stores_do() {
         wrong_password(&bed).await;
         wrong_statement(&bed).await;
         overdue(&bed).await;
+        lost_right(&bed).await;
+        late_error(&bed).await;
         let db = UserDb::new(bed.options(Layout::Signet, "")).unwrap();
         suite::killed(&db, &mut bed, PostgreSql::kill, PostgreSql::resume).await;
     });
@@ -104,7 +106,7 @@ async fn own_tables(bed: &PostgreSql) {
     options.url = options.url.replace("/postgres", "/empty");
     let db = UserDb::new(options).unwrap();
     let missing = ask(&db, vec![subject("alice")]).await.unwrap_err();
-    assert!(matches!(&missing, BatchFailure::Refused(why) if why.contains("signet_users")));
+    assert!(matches!(&missing, BatchFailure::Unusable(why) if why.contains("signet_users")));
     db.create_tables().await.unwrap();
     db.create_tables().await.unwrap();
     db.put(&subject("alice"), &secrets("alice").into())
@@ -151,7 +153,7 @@ async fn wrong_statement(bed: &PostgreSql) {
         let db = UserDb::new(bed.options(Layout::Query(sql.to_owned()), "")).unwrap();
         let refused = ask(&db, vec![subject("alice")]).await.unwrap_err();
         assert!(
-            matches!(&refused, BatchFailure::Refused(why) if why.contains(said)),
+            matches!(&refused, BatchFailure::Unusable(why) if why.contains(said)),
             "{sql}: {refused:?}"
         );
     }
@@ -170,6 +172,42 @@ async fn overdue(bed: &PostgreSql) {
         matches!(&failed, BatchFailure::Cancelled(why) if why.contains("57014")),
         "{failed:?}"
     );
+}
+
+/// A right that is taken away while the statement is prepared: whoever is asked for, the database
+/// refuses, and it is of no use until that is mended.
+async fn lost_right(bed: &PostgreSql) {
+    bed.sql("CREATE TABLE shut AS SELECT * FROM subscriber WHERE username <= 'user00010'");
+    let db = UserDb::new(bed.options(query("shut"), "")).unwrap();
+    let users = [name(5), UMLAUT.to_owned()].map(|user| subject(&user));
+    assert_is(&db, &ask(&db, users.to_vec()).await.unwrap()[0], &name(5));
+    bed.sql("ALTER TABLE shut RENAME TO elsewhere");
+    for user in users {
+        let refused = ask(&db, vec![user]).await.unwrap_err();
+        assert!(
+            matches!(&refused, BatchFailure::Unusable(why) if why.contains("shut")),
+            "{refused:?}"
+        );
+    }
+    bed.sql("ALTER TABLE elsewhere RENAME TO shut");
+    assert_is(&db, &suite::until_it_answers(&db, &name(5)).await, &name(5));
+}
+
+/// A row that cannot be made after others were sent is its own user's matter.
+async fn late_error(bed: &PostgreSql) {
+    const BROKEN: &str = "zoë";
+    bed.sql(&format!(
+        "CREATE TABLE late AS SELECT username, domain, ha1, 1 AS divisor FROM subscriber \
+         WHERE username = '{UMLAUT}'; \
+         INSERT INTO late VALUES ('{BROKEN}', '{REALM}', '', 0)"
+    ));
+    let sql = "SELECT username, domain, CASE WHEN 1 / divisor = 1 THEN ha1 END AS ha1 FROM late \
+               WHERE username = ANY({users}) AND domain = ANY({realms})";
+    let db = UserDb::new(bed.options(Layout::Query(sql.to_owned()), "")).unwrap();
+    let rows = ask(&db, [UMLAUT, BROKEN].map(subject).to_vec()).await;
+    let rows = rows.unwrap();
+    assert_is(&db, &rows[0], UMLAUT);
+    assert!(rows[1].is_err(), "{:?}", rows[1]);
 }
 
 /// TLS with a certificate of a private authority, and none but that.

@@ -506,9 +506,28 @@ fn answers_that_are_no_verdict_are_refusals() {
         run(async {
             let db = open(port, SECRET);
             let failure = verify(&db, digest("u1", "secret1")).await.unwrap_err();
-            assert!(matches!(failure, BatchFailure::Refused(_)), "{failure:?}");
+            assert!(matches!(failure, BatchFailure::Unusable(_)), "{failure:?}");
         });
     }
+}
+
+/// A server that wants something else of one user is no server that is of no use.
+#[test]
+fn what_is_no_verdict_about_one_user_is_his_matter() {
+    let port = scripted(move |packet| {
+        let code = match packet.attribute(1) {
+            Some(b"u1") => 11,
+            Some(b"u2") => ACCEPT,
+            _ => REJECT,
+        };
+        vec![(packet.from, packet.answer(code, true, SECRET))]
+    });
+    run(async {
+        let db = open(port, SECRET);
+        let failure = verify(&db, digest("u1", "secret1")).await.unwrap_err();
+        assert!(matches!(failure, BatchFailure::Refused(_)), "{failure:?}");
+        assert_eq!(verify(&db, digest("u2", "secret2")).await, Ok(true));
+    });
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! Redis: a real server, and scripted ones that answer as none should.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use crate::stores::redis::Server;
 use crate::stores::script::{self, Peer};
 use crate::stores::suite::{self, REALM, ask, ha1s, is_of, subject, user};
@@ -316,9 +319,53 @@ fn scripted(script: impl Fn(Peer, usize) + Send + Sync + 'static) -> UserDb {
     .unwrap()
 }
 
-/// Answers to the n-th user that is asked for, whoever it is.
+/// Answers to the n-th user that is asked for, whoever it is; nobody has the number 0.
 fn number_of(name: &str) -> usize {
+    if name.ends_with(":signet-there-is-no-such-user") {
+        return 0;
+    }
     name.rsplit(":u").next().unwrap().parse().unwrap()
+}
+
+/// A server that loads its data, or has lost its master, takes a subscription all the same. What
+/// is remembered of users is not to be thrown away for it.
+#[test]
+fn who_subscribes_at_a_server_that_answers_nothing_has_missed_nothing() {
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&connections);
+    let db = scripted(move |mut peer, connection| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        while let Some(command) = peer.command() {
+            let answer = match (command[0].as_slice(), connection) {
+                (b"MGET", 0) => "-LOADING Redis is loading the dataset in memory\r\n",
+                (b"MGET", 1) => "-MASTERDOWN Link with MASTER is down\r\n",
+                (b"MGET", _) => "*1\r\n$-1\r\n",
+                _ => "*3\r\n$9\r\nsubscribe\r\n$12\r\nsignet:users\r\n:1\r\n",
+            };
+            peer.send(answer.as_bytes());
+        }
+    });
+    run(async {
+        assert_eq!(db.changed().await, Changed::Everything);
+        assert_eq!(connections.load(Ordering::Relaxed), 3);
+    });
+}
+
+#[test]
+fn a_server_that_lets_nobody_be_asked_for_is_of_no_use() {
+    let db = scripted(|mut peer, _| {
+        while let Some((number, _)) = question(&mut peer) {
+            let answer = echo(&number) + "-NOPERM this user has no permissions\r\n";
+            peer.send(answer.as_bytes());
+        }
+    });
+    run(async {
+        let failure = ask(&db, vec![subject("u1")]).await.unwrap_err();
+        assert!(
+            matches!(&failure, BatchFailure::Unusable(why) if why.contains("NOPERM")),
+            "{failure:?}"
+        );
+    });
 }
 
 #[test]

@@ -12,7 +12,7 @@ use sip_lookup::{BatchFailure, Row};
 use sip_userdb::{Layout, Options, Secret, Tls, UserDb};
 
 use crate::support::run;
-use crate::support::suite::{REALM, ask, assert_is, hex, subject};
+use crate::support::suite::{ask, assert_is, hex, of_realm, subject};
 
 /// What a server does with one statement.
 #[derive(Clone, Copy)]
@@ -26,6 +26,8 @@ enum Act {
     /// Half of the answer, and then nothing.
     HalfAndSilence,
     Twice,
+    /// What waits is answered twice, and then this.
+    OthersTwice,
     Garbage,
     Close,
     /// A refusal.
@@ -119,6 +121,10 @@ fn converse(mut stream: TcpStream, script: &[Act]) -> io::Result<()> {
                         stream.write_all(&std::mem::take(&mut held))?;
                         stream.write_all(&answer)?;
                     }
+                    Act::OthersTwice => {
+                        let others = std::mem::take(&mut held);
+                        stream.write_all(&[others.clone(), others, answer].concat())?;
+                    }
                     Act::Twice => stream.write_all(&[answer.clone(), answer].concat())?,
                     Act::HalfAndClose | Act::HalfAndSilence => {
                         stream.write_all(&answer[..answer.len() / 2])?;
@@ -163,11 +169,14 @@ fn answer(command: &[u8]) -> Vec<u8> {
     let begin = (2..=257)
         .map(|places: usize| 10 + places.div_ceil(8) + 1 + 2 * places)
         .zip(2..=257)
-        .find(|(begin, places)| count(&command[(*begin).min(command.len())..]) == Some(*places))
+        .find(|(begin, places)| {
+            let values = values(&command[(*begin).min(command.len())..]);
+            values.is_some_and(|values| values.len() == *places)
+        })
         .unwrap()
         .0;
-    let length = usize::from(command[begin]);
-    let user = &command[begin + 1..begin + 1 + length];
+    let values = values(&command[begin..]).unwrap();
+    let (user, realm) = (values[0], values[values.len() - 1]);
     let digest = hex(str::from_utf8(user).unwrap(), Algorithm::Md5);
     let mut answer = framed(1, &[3]);
     for (number, name) in [(2, "username"), (3, "domain"), (4, "ha1")] {
@@ -180,7 +189,7 @@ fn answer(command: &[u8]) -> Vec<u8> {
         answer.extend(framed(number, &column));
     }
     let mut row = vec![0, 0];
-    for value in [user, REALM.as_bytes(), digest.as_bytes()] {
+    for value in [user, realm, digest.as_bytes()] {
         row.push(u8::try_from(value.len()).unwrap());
         row.extend(value);
     }
@@ -189,12 +198,13 @@ fn answer(command: &[u8]) -> Vec<u8> {
     answer
 }
 
-/// How many values there are, each with its length before it; `None` for no such thing.
-fn count(mut bytes: &[u8]) -> Option<usize> {
-    let mut values = 0;
+/// The values, each with its length before it; `None` for no such thing.
+fn values(mut bytes: &[u8]) -> Option<Vec<&[u8]>> {
+    let mut values = Vec::new();
     while let Some((&length, rest)) = bytes.split_first() {
-        bytes = rest.get(usize::from(length)..)?;
-        values += 1;
+        let (value, rest) = rest.split_at_checked(usize::from(length))?;
+        values.push(value);
+        bytes = rest;
     }
     Some(values)
 }
@@ -265,6 +275,39 @@ fn what_is_said_twice_counts_once_and_ends_the_connection() {
     });
 }
 
+/// The second of two answers is no answer to the next question that waits: whoever asked it is not
+/// told that he does not exist.
+#[test]
+fn what_is_said_twice_while_others_wait_ends_the_connection() {
+    then_recovers(&[Act::Wait, Act::OthersTwice], async |db| {
+        let (a, b) = tokio::join!(one(db, "alice"), one(db, "bob"));
+        assert_is(db, &a.unwrap(), "alice");
+        unreachable(b);
+    });
+    // Another realm is another question, too.
+    let db = UserDb::new(mysql(vec![vec![Act::Wait, Act::OthersTwice], Vec::new()])).unwrap();
+    run(async {
+        let elsewhere = ask(&db, vec![of_realm(b"alice", "example.org")]);
+        let (a, b) = tokio::join!(elsewhere, one(&db, "alice"));
+        assert!(matches!(a.unwrap()[..], [Ok(Some(_))]));
+        unreachable(b);
+        assert_is(&db, &one(&db, "alice").await.unwrap(), "alice");
+    });
+}
+
+/// A batch of many realms is as many statements, which may be more than wait on one connection.
+#[test]
+fn statements_for_which_there_is_no_room_yet_wait_for_it() {
+    let db = UserDb::new(mysql(vec![Vec::new()])).unwrap();
+    run(async {
+        let realms = (0..1_500).map(|nth| of_realm(b"alice", &format!("realm{nth}.example")));
+        let rows = ask(&db, realms.collect()).await.unwrap();
+        for row in &rows {
+            assert_is(&db, row, "alice");
+        }
+    });
+}
+
 #[test]
 fn garbage_ends_the_connection() {
     for act in [Act::Garbage, Act::AskForFile] {
@@ -289,6 +332,17 @@ fn a_refusal_is_one_statements_matter() {
             }
         }
         assert_eq!(refused, 1);
+    });
+}
+
+#[test]
+fn a_refusal_of_whatever_is_asked_is_no_statements_matter() {
+    then_recovers(&[Act::Refuse, Act::Refuse], async |db| {
+        let refused = one(db, "alice").await;
+        assert!(
+            matches!(&refused, Err(BatchFailure::Unusable(why)) if why.contains("1064")),
+            "{refused:?}"
+        );
     });
 }
 

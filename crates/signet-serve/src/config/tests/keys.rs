@@ -182,6 +182,7 @@ const OTHERS: &[&str] = &[
     "[\"udp:10.0.0.77:2223\"]",
     "[{ network = \"10.0.0.0/8\", media = \"rtpengine\" }]",
     "\"401\"",
+    "1000",
 ];
 
 /// The same configuration but for this key.

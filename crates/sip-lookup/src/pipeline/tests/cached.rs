@@ -292,6 +292,25 @@ fn users_that_are_held_go_on_while_no_replica_is_there() {
 }
 
 #[test]
+fn users_that_are_held_go_on_while_the_only_store_refuses_any_statement() {
+    let (mut rig, cache) = rig(fixed(0, 10, 10));
+    teach(&mut rig, "alice", row("alice"));
+    rig.pass(10_000_000);
+    assert_eq!(get(&rig, &cache, "alice"), None, "he is past his lifetime");
+    for tag in 0..3 {
+        if rig.try_ask(tag, question("bob"), PATIENT_US).is_err() {
+            break;
+        }
+        while let Some(batch) = rig.batch() {
+            rig.now_us += 1;
+            rig.fail(batch.id, BatchFailure::Unusable("no such table".into()));
+        }
+    }
+    assert!(rig.answers().iter().all(|(_, outcome)| outcome.is_err()));
+    assert!(get(&rig, &cache, "alice").is_some());
+}
+
+#[test]
 fn a_row_of_no_use_is_not_held() {
     let (mut rig, cache) = rig(fixed(0, 10, 10));
     teach(

@@ -7,6 +7,10 @@ fn refused() -> BatchFailure {
     BatchFailure::Refused("no".into())
 }
 
+fn unusable() -> BatchFailure {
+    BatchFailure::Unusable("there is no such table".into())
+}
+
 fn log_in_refused() -> BatchFailure {
     BatchFailure::LogInRefused("access denied".into())
 }
@@ -55,6 +59,97 @@ fn one_name_that_the_store_cannot_bear_fails_nobody_else() {
         rig.pipeline.replicas.healthy().is_some(),
         "whoever refuses is there"
     );
+}
+
+#[test]
+fn one_name_that_the_store_cannot_bear_makes_few_statements_of_a_large_one() {
+    let mut rig = Rig::new(fixed(0, 256, 300));
+    let name = |tag: u32| match tag {
+        77 => "poison".to_owned(),
+        tag => format!("user{tag}"),
+    };
+    for tag in 0..256 {
+        rig.ask(tag, &name(tag));
+    }
+    let mut statements = 0;
+    let mut rounds = 0;
+    loop {
+        let sent: Vec<Batch> = std::iter::from_fn(|| rig.batch()).collect();
+        if sent.is_empty() {
+            break;
+        }
+        rounds += 1;
+        statements += sent.len();
+        for batch in sent {
+            let names = names(&batch);
+            match names.iter().any(|name| name == "poison") {
+                true => rig.fail(batch.id, refused()),
+                false => rig.rows(batch.id, names.iter().map(|name| row(name)).collect()),
+            }
+        }
+    }
+    assert!(statements <= 21, "{statements} statements");
+    assert!(rounds <= 4, "{rounds} round trips");
+    let mut answers = rig.answers();
+    answers.sort_by_key(|(tag, _)| *tag);
+    let expected = (0..256).map(|tag| match tag {
+        77 => (tag, NO_ADVICE),
+        tag => (tag, secret(&name(tag))),
+    });
+    assert_eq!(answers, expected.collect::<Vec<_>>());
+    assert!(rig.pipeline.is_idle());
+}
+
+#[test]
+fn a_part_of_a_refused_statement_is_no_larger_than_a_statement_may_be() {
+    let mut rig = Rig::new(fixed(0, 64, 10));
+    for tag in 0..64 {
+        rig.ask(tag, &format!("user{tag}"));
+    }
+    let id = rig.batch().unwrap().id;
+    rig.pipeline.reload(fixed(0, 5, 20));
+    rig.fail(id, refused());
+    let sent: Vec<usize> = std::iter::from_fn(|| rig.batch())
+        .map(|batch| names(&batch).len())
+        .collect();
+    assert_eq!(sent, [5, 3].repeat(8));
+}
+
+#[test]
+fn a_replica_that_refuses_any_statement_is_left_for_the_next() {
+    let mut rig = Rig::new(PipelineConfig {
+        replicas: 2,
+        ..fixed(0, 10, 10)
+    });
+    for round in 0..3 {
+        let tag = 2 * round;
+        rig.ask(tag, "alice");
+        rig.ask(tag + 1, "bob");
+        if round == 0 {
+            let batch = rig.batch().unwrap();
+            assert_eq!(batch.replica, Replica(0));
+            rig.fail(batch.id, unusable());
+        }
+        let batch = rig.batch().unwrap();
+        assert_eq!(batch.replica, Replica(1));
+        rig.rows(batch.id, vec![row("alice"), row("bob")]);
+        assert_eq!(
+            rig.answers(),
+            [(tag, secret("alice")), (tag + 1, secret("bob"))]
+        );
+        // What it is tried with it refuses as well.
+        rig.pass(200_000);
+        let probe = rig.batch().unwrap();
+        assert_eq!(probe.replica, Replica(0));
+        rig.fail(probe.id, unusable());
+    }
+    // Its table is there again.
+    rig.pass(200_000);
+    let probe = rig.batch().unwrap();
+    rig.rows(probe.id, vec![row("alice")]);
+    rig.ask(9, "carol");
+    assert_eq!(rig.batch().unwrap().replica, Replica(0));
+    assert_eq!(rig.pipeline.figures().failures, [0, 4, 0, 0, 0]);
 }
 
 #[test]

@@ -110,6 +110,22 @@ fn digests_that_the_store_verifies_share_nothing() {
 }
 
 #[test]
+fn a_digest_that_the_store_has_not_judged_keeps_no_other_of_its_user_waiting() {
+    let mut rig = Rig::new(fixed(0, 10, 10));
+    for tag in 0..2 {
+        rig.try_ask(tag, verification("alice"), PATIENT_US).unwrap();
+    }
+    let slow = rig.batch().unwrap().id;
+    let quick = rig.batch().unwrap().id;
+    rig.pipeline
+        .handle_answer(0, quick, BatchAnswer::Verified(true));
+    assert_eq!(rig.answers(), [(1, Ok(Reply::Verified(true)))]);
+    rig.pipeline
+        .handle_answer(0, slow, BatchAnswer::Verified(false));
+    assert_eq!(rig.answers(), [(0, Ok(Reply::Verified(false)))]);
+}
+
+#[test]
 fn a_process_of_the_paper_shares_nothing_but_rows_of_a_statement() {
     let mut rig = Rig::new(PipelineConfig {
         mode: Mode::Blocking {

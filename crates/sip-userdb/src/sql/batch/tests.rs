@@ -95,6 +95,43 @@ fn rows_count_for_the_exact_name_and_realm_alone() {
 }
 
 #[test]
+fn a_row_is_another_questions_where_no_collation_can_have_found_it() {
+    let subjects = [
+        subject(b"alice7", "x.org"),
+        subject("\u{1}".as_bytes(), "x.org"),
+    ];
+    let group = groups(&subjects, 8, as_text).remove(0);
+    let is_of_another =
+        |user: &str, realm: &str| group.is_of_another(user.as_bytes(), Some(realm.as_bytes()));
+    // Accents and widths, case, what is no letter, letters that are one in some language.
+    for user in [
+        "alice7",
+        "ALICE7 ",
+        "a-lice\u{2}7",
+        "alicé7",
+        "ａlice7",
+        "aljce7",
+        "allyyce7",
+        "",
+    ] {
+        assert!(!is_of_another(user, "x.org"), "{user}");
+    }
+    for user in ["bob", "alice", "alice77", "alice8", "alicia7"] {
+        assert!(is_of_another(user, "x.org"), "{user}");
+    }
+    assert!(is_of_another("alice7", "y.org") && !is_of_another("alice7", "X.ORG"));
+    assert!(!group.is_of_another(b"alice7", None));
+    // What is beyond ASCII in a question may be equal to anything.
+    let odd = [
+        subject("ålice".as_bytes(), "x.org"),
+        subject(b"bob", "ü.org"),
+    ];
+    for group in groups(&odd, 8, as_text) {
+        assert!(!group.is_of_another(b"carol", None));
+    }
+}
+
+#[test]
 fn two_rows_for_one_user_are_none() {
     let subjects = [subject(b"alice", "x.org"), subject(b"bob", "x.org")];
     let groups = groups(&subjects, 8, as_text);
@@ -120,7 +157,7 @@ fn a_group_comes_apart_without_losing_anyone() {
         assert_eq!(single.names.len(), 1);
         match single.names[0].as_str() {
             "ö" => sheet.refused(&single, "no such letter"),
-            name => sheet.row(&single, row(name, None)),
+            name => assert!(sheet.row(&single, row(name, None))),
         }
     }
     let rows = sheet.finish();
