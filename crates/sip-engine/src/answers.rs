@@ -278,7 +278,7 @@ impl Shard {
 
     /// Whether an ACK acknowledges an answer of this server's own.
     // RFC 3261 8.2.7: "A stateless UAS MUST ignore ACK requests."
-    pub(crate) fn is_for_own_answer(&self, ack: &Message) -> bool {
+    pub fn is_for_own_answer(&self, ack: &Message) -> bool {
         const LENGTH: usize = 16;
         let is_ours = |tag: &[u8]| tag.len() == LENGTH && tag == self.own_tag(ack);
         ack.to_tag().is_some_and(is_ours)

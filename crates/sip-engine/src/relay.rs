@@ -125,8 +125,10 @@ impl Relay<'_> {
         };
         let ip = hop.addr.ip();
         let mut reached = Reached::Freely;
+        let is_inside = |network| is_in(network, sender.remote.ip());
+        let counts = says_where_it_is(chosen_by, sender);
         for network in self.denying(ip) {
-            if is_in(network, sender.remote.ip()) {
+            if counts && is_inside(network) {
                 continue;
             }
             let registered = binding.and_then(|binding| binding.flow);
@@ -256,6 +258,13 @@ impl Relay<'_> {
     }
 }
 
+/// Whether the source of a request counts for where it may go. A token is no credential, and
+/// binds no address: two in league, one of whom shows a name, could send a request of their dialog
+/// with any source that they like, and have that name lead there.
+fn says_where_it_is(chosen_by: ChosenBy, sender: &Flow) -> bool {
+    sender.transport.is_reliable() || chosen_by != ChosenBy::DialogByName
+}
+
 /// Whether it is the gateway itself that is called by its own word: it sends the
 /// request, or has registered as the user. A user's request is a user's, whatever
 /// source its datagram has.
@@ -268,7 +277,10 @@ fn is_itself(
     match binding.and_then(|binding| binding.flow) {
         Some(flow) if is_from(&flow, addr) => true,
         _ if sender.transport.is_reliable() => chosen_by == ChosenBy::Peer && is_from(sender, addr),
-        _ => chosen_by != ChosenBy::User && is_from(sender, addr),
+        _ => {
+            let counts = chosen_by != ChosenBy::User && says_where_it_is(chosen_by, sender);
+            counts && is_from(sender, addr)
+        }
     }
 }
 

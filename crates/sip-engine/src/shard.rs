@@ -550,10 +550,14 @@ impl Shard {
             + self.registrar.waiting()
     }
 
-    /// Requests that have no final response yet. Looks at every context: for a
-    /// server that drains, not for every turn.
-    pub fn unanswered(&self) -> usize {
+    /// Requests that have no final response yet, and INVITEs whose final response may have to be
+    /// sent again, or whose ACK is still to pass. Looks at every context: for a server that drains,
+    /// not for every turn.
+    pub fn unanswered(&self, now: Now) -> usize {
         self.contexts.unanswered()
+            // RFC 3261 17.2.1: "If timer G fires, the response is passed to the transport layer
+            // once more for retransmission". Nobody else would do it.
+            + self.txns.unacknowledged(now.mono_ms)
             + self.parks.len()
             + self.registrar.waiting()
             + self.registrations.to_be_ended(self.refuses_calls)

@@ -91,3 +91,53 @@ fn to_a_registered_contact() {
         }
     }
 }
+
+#[test]
+fn a_server_that_drains_waits_for_acks() {
+    for transport in TRANSPORTS {
+        let alice = alice(transport);
+        let begin = |bed: &mut Bed| {
+            let invite = request("INVITE", "sip:bob@example.com", transport);
+            let sent = bed.receive(&alice, &invite.text());
+            (invite, sent.into_iter().nth(1).unwrap())
+        };
+        let next = forwarding(Transport::Udp, "203.0.113.9:5060");
+        let mut bed = Bed::new(next.clone());
+        let (mut invite, copy) = begin(&mut bed);
+        assert_eq!(bed.shard.unanswered(bed.now), 1);
+        // RFC 3261 17.2.1: "If timer G fires, the response is passed to the transport layer once
+        // more for retransmission". The process would take that with it.
+        bed.receive(&answering(&copy), &response(&copy, 486, "b", ""));
+        assert_eq!(bed.shard.unanswered(bed.now), 1, "{transport:?}");
+        bed.wait(9_000);
+        assert_eq!(bed.shard.unanswered(bed.now), 1);
+        invite.method = "ACK".into();
+        invite.to = "<sip:bob@example.org>;tag=b".into();
+        assert!(bed.receive(&alice, &invite.text()).is_empty());
+        assert_eq!(bed.shard.unanswered(bed.now), 0);
+
+        // Who answers repeats his 2xx until its ACK passes here.
+        let mut bed = Bed::new(next);
+        let (_, copy) = begin(&mut bed);
+        let ok = response(&copy, 200, "b", "");
+        for wait_ms in [0, 500, 1_000] {
+            bed.wait(wait_ms);
+            assert_eq!(kinds(&bed.receive(&answering(&copy), &ok)), ["200"]);
+            assert_eq!(bed.shard.unanswered(bed.now), 1);
+        }
+        bed.wait(1_990);
+        assert_eq!(bed.shard.unanswered(bed.now), 1);
+        bed.wait(10);
+        assert_eq!(bed.shard.unanswered(bed.now), 0);
+
+        // Nobody waits longer than for an ACK that never comes.
+        let mut bed = Bed::new(forwarding(Transport::Udp, "203.0.113.9:5060"));
+        let (_, copy) = begin(&mut bed);
+        bed.receive(&answering(&copy), &response(&copy, 486, "b", ""));
+        bed.wait(40_000);
+        assert_eq!(
+            (bed.shard.unanswered(bed.now), bed.shard.in_flight()),
+            (0, 0)
+        );
+    }
+}

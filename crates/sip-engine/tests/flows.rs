@@ -6,6 +6,7 @@
 use crate::common::*;
 use crate::house::*;
 use sip_engine::people::Forwards;
+use sip_engine::refusal::Reason;
 use sip_msg::Transport;
 
 const BOB: &str = "sip:bob@example.org";
@@ -212,4 +213,19 @@ fn the_other_flow_of_a_phone_does_not_wait_until_another_phone_has_rung_for_ever
     next.sort_by_key(Sent::method);
     assert_eq!(kinds(&next), ["CANCEL", "INVITE"]);
     assert_eq!(next[1].to.remote.ip().to_string(), PHONE);
+}
+
+#[test]
+fn a_503_along_a_flow_leads_to_the_next_and_tells_of_no_flow_that_is_gone() {
+    for transport in TRANSPORTS {
+        let mut house = house_of_flows(transport, [1_000, 1_000], book());
+        let first = one_flow(house.call("alice", BOB));
+        let second = one_flow(house.answer(&first, 503));
+        assert_ne!(second.to.remote, first.to.remote);
+        // RFC 3261 16.7: "If the only response that was received is a 503, the proxy SHOULD
+        // generate a 500 response and forward that upstream."
+        let refused = house.answer(&second, 503);
+        saw_status(&mut house, refused, 500, Reason::NextHopBusy);
+        assert_eq!(house.bed.shard.counters().flows_failed, 0);
+    }
 }

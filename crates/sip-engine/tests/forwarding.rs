@@ -4,6 +4,7 @@
 
 use crate::common::*;
 use sip_engine::Effect;
+use sip_engine::settings::{Mode, Settings};
 use sip_locate::{Hop, LocateError};
 use sip_msg::{HeaderName, Transport};
 
@@ -349,4 +350,63 @@ fn a_long_request_goes_over_a_stream_where_nobody_chose_the_datagram() {
     named.body = long.body.clone();
     let sent = only(bed.receive(&alice(Transport::Udp), &named.text()));
     assert_eq!(sent.to.transport, Transport::Udp);
+}
+
+/// A name is asked for, and this is where it leads by UDP.
+#[track_caller]
+fn resolved_to(bed: &mut Bed, addr: &str) -> Vec<Sent> {
+    let Some(Effect::Resolve { park, .. }) = bed.effects.pop() else {
+        panic!("nothing was asked");
+    };
+    let hop = Hop {
+        transport: Transport::Udp,
+        addr: addr.parse().unwrap(),
+        tls_name: None,
+    };
+    bed.act(|shard, now, out| shard.handle_resolved(now, park, Ok(vec![hop]), out))
+}
+
+#[test]
+fn a_long_request_goes_over_a_stream_where_a_name_leads_to_the_datagram() {
+    // RFC 3261 18.1.1: "If a request is within 200 bytes of the path MTU, or if it is larger
+    // than 1300 bytes and the path MTU is unknown, the request MUST be sent using an RFC 2914
+    // [43] congestion controlled transport protocol, such as TCP."
+    let udp = alice(Transport::Udp);
+    for mode in [Mode::Stateful, Mode::Stateless] {
+        for (uri, body, expected) in [
+            ("sip:carol@far.example", 1_200, Transport::Tcp),
+            ("sip:carol@far.example:5070", 1_200, Transport::Tcp),
+            ("sip:carol@far.example", 10, Transport::Udp),
+            ("sip:carol@far.example;transport=udp", 1_200, Transport::Udp),
+        ] {
+            let mut bed = Bed::new(Settings { mode, ..settings() });
+            let mut message = request("MESSAGE", uri, Transport::Udp);
+            message.body = "x".repeat(body);
+            assert!(bed.receive(&udp, &message.text()).is_empty());
+            let mut sent = resolved_to(&mut bed, "203.0.113.9:5060");
+            if sent.is_empty() {
+                // It has got a transaction, which asks for itself.
+                sent = resolved_to(&mut bed, "203.0.113.9:5060");
+            }
+            let sent = only(sent);
+            assert_eq!(sent.to.transport, expected, "{mode:?} {uri} {body}");
+            if expected == Transport::Tcp {
+                let again =
+                    only(bed.act(|s, now, out| s.handle_send_failed(now, sent.cookie, out)));
+                let came_to = (again.to.transport, again.to.remote);
+                assert_eq!(came_to, (Transport::Udp, sent.to.remote));
+            }
+        }
+    }
+    // A phone that has registered by datagram knows no stream.
+    let mut bed = Bed::new(settings());
+    let bob = flow(Transport::Udp, "203.0.113.9:5060");
+    bed.register("sip:bob@example.org", "sip:bob@phone.example", Some(bob));
+    let mut message = request("MESSAGE", "sip:bob@example.org", Transport::Udp);
+    message.body = "x".repeat(1_200);
+    let mut sent = bed.receive(&udp, &message.text());
+    if sent.is_empty() {
+        sent = resolved_to(&mut bed, "203.0.113.9:5060");
+    }
+    assert_eq!(only(sent).to.transport, Transport::Udp);
 }

@@ -920,7 +920,7 @@ fn what_waits_is_counted_and_goes_with_the_process() {
     let before = bed.shard.held_bytes();
     bed.receive(&alice(UDP), &of("INVITE", BOB, UDP).text());
     assert!(bed.shard.held_bytes() > before);
-    assert_eq!(bed.shard.unanswered(), 1);
+    assert_eq!(bed.shard.unanswered(bed.now), 1);
     bed.act(|shard, now, out| shard.stop_records(now, out));
     let record = bed.records.pop().unwrap();
     assert_eq!(record.why, Some(Why::ServerStopped));

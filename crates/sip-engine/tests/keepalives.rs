@@ -635,7 +635,7 @@ fn a_server_that_drains_keeps_ways_open_and_waits_for_no_answer() {
     for _ in 0..5 {
         // Calls go on that may end by a BYE to this phone.
         let asked = asked(&mut bed);
-        assert_eq!(bed.shard.unanswered(), 0);
+        assert_eq!(bed.shard.unanswered(bed.now), 0);
         answer(&mut bed, &asked);
     }
     assert!(is_bound(&bed, "bob"));

@@ -382,6 +382,11 @@ fn a_route_to_this_server_does_not_step_round_the_tables() {
 /// Alice calls mallory, who answers with a Contact and a Record-Route of his
 /// choice from where he is; what comes of alice's re-INVITE there.
 fn shown_by(bed: &mut Bed, from: &str, contact: &str, record: &str) -> Vec<Sent> {
+    shown_to(bed, from, contact, record, &alice(Transport::Udp))
+}
+
+/// The same, where her re-INVITE comes from there.
+fn shown_to(bed: &mut Bed, from: &str, contact: &str, record: &str, source: &Flow) -> Vec<Sent> {
     let sent = by_alice(bed, "sip:mallory@203.0.113.66", "");
     let copy = &sent[1];
     let ours = copy.header(HeaderName::RecordRoute).unwrap();
@@ -389,7 +394,7 @@ fn shown_by(bed: &mut Bed, from: &str, contact: &str, record: &str) -> Vec<Sent>
     let above = format!("{record}Record-Route: {ours}");
     let text = text.replacen(&format!("Record-Route: {ours}"), &above, 1);
     let ok = only(bed.receive(&flow(Transport::Udp, from), &text));
-    let mut again = request("INVITE", contact, Transport::Udp);
+    let mut again = request("INVITE", contact, source.transport);
     again.from = "<sip:alice@example.org>;tag=a".into();
     again.to = ok.header(HeaderName::To).unwrap();
     again.call_id = String::from_utf8_lossy(ok.message.call_id()).into_owned();
@@ -399,7 +404,7 @@ fn shown_by(bed: &mut Bed, from: &str, contact: &str, record: &str) -> Vec<Sent>
     for route in routes {
         again = again.with(&format!("Route: {route}\r\n"));
     }
-    bed.receive(&alice(Transport::Udp), &again.text())
+    bed.receive(source, &again.text())
 }
 
 #[test]
@@ -562,4 +567,33 @@ fn anothers_name_leads_nowhere_where_the_caller_has_no_second_route() {
     let mallory = flow(Transport::Tls, "203.0.113.66:5061");
     let sent = only(bed.receive(&mallory, &as_bob(copy, "sip:x@203.0.113.99")));
     assert_eq!(sent.status(), 407, "{}", sent.text);
+}
+
+#[test]
+fn a_forged_source_opens_nothing_to_a_name_within_a_dialog() {
+    const MALLORY: &str = "203.0.113.66:5060";
+    let mut settings = with_gateways();
+    settings
+        .proxy
+        .relay_denied
+        .push("10.0.0.0/8".parse().unwrap());
+    let name = "sip:+1900555@innocent.example";
+    for (forged, addr) in [
+        (GATEWAY, GATEWAY),
+        ("127.0.0.1:40000", "127.0.0.1:22"),
+        ("10.1.1.1:5060", "10.9.9.9:80"),
+    ] {
+        let mut bed = Bed::new(settings.clone());
+        let source = flow(Transport::Udp, forged);
+        shown_to(&mut bed, MALLORY, name, "", &source);
+        refused(resolved(&mut bed, &[addr]), 403, forged);
+        // A connection is one's own.
+        let source = flow(Transport::Tcp, forged);
+        shown_to(&mut bed, MALLORY, name, "", &source);
+        let sent = resolved(&mut bed, &[addr]);
+        match addr {
+            GATEWAY => refused(sent, 403, "no gateway's word"),
+            _ => assert_eq!(only(sent).to.remote.to_string(), addr),
+        }
+    }
 }

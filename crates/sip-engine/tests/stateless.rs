@@ -282,3 +282,14 @@ fn a_long_request_has_a_transaction_that_sends_the_datagram_where_there_is_no_st
     bed.wait(60_000);
     assert_eq!(bed.shard.in_flight(), 0);
 }
+
+#[test]
+fn an_ack_for_somebody_who_is_not_there_is_counted() {
+    for mode in [Mode::Stateful, Mode::Stateless] {
+        let mut bed = Bed::new(Settings { mode, ..settings() });
+        let mut ack = request("ACK", "sip:nobody@example.org", Transport::Udp);
+        ack.to.push_str(";tag=b");
+        assert!(bed.receive(&alice(Transport::Udp), &ack.text()).is_empty());
+        assert_eq!(bed.shard.counters().requests_dropped, 1, "{mode:?}");
+    }
+}

@@ -257,7 +257,9 @@ impl Resolution {
         }
         // RFC 3263 4.1: "If no NAPTR records are found, the client constructs
         // SRV queries for those transport protocols it supports, and does a
-        // query for each."
+        // query for each." So it is where the question for them fails, as it does at some
+        // resolvers for each name: SRV records say what a domain has, TLS first. Without any
+        // there is nowhere to go then.
         let host = &self.query.host;
         let services = usable
             .into_iter()
@@ -297,6 +299,10 @@ impl Resolution {
         Step::Ask(questions)
     }
 
+    // RFC 3263 4.1 has one transport chosen. Here those of one kind follow each other, under TLS or
+    // in the clear, by preference: whoever keeps the servers under TLS from answering gets no call
+    // in the clear. And where nobody knows whether there are such servers, because the question was
+    // not answered, those in the clear that come after it are not taken.
     /// RFC 3263 4.2: the servers' names and ports.
     fn take_srv(
         &mut self,
@@ -305,9 +311,15 @@ impl Resolution {
         answers: Vec<Answer>,
         random: &mut dyn FnMut(u32) -> u32,
     ) -> Step {
-        let mut hosts = Vec::new();
+        let mut hosts: Vec<Host> = Vec::new();
         let mut declined = false;
+        // Whether the servers are those under TLS; `None` as long as either may be.
+        let mut secure = None;
         for (transport, answer) in services.iter().zip(answers) {
+            if secure.is_some_and(|secure| secure != transport.is_secure()) {
+                continue;
+            }
+            let is_silent = matches!(answer, Answer::Timeout | Answer::Failed);
             let mut servers = Vec::new();
             for record in records(vec![answer]) {
                 if let Record::Srv {
@@ -330,6 +342,9 @@ impl Resolution {
                     }
                 }
             }
+            if !servers.is_empty() || (is_silent && transport.is_secure()) {
+                secure = Some(transport.is_secure());
+            }
             order(&mut servers, HOSTS_MAX, |server| server.rank, random);
             hosts.extend(servers.into_iter().take(HOSTS_MAX).map(|server| Host {
                 transport: Some(*transport),
@@ -337,10 +352,15 @@ impl Resolution {
                 port: Some(server.port),
             }));
         }
-        if hosts.is_empty() && declined {
-            return Step::Done(Err(LocateError::NotFound));
-        }
         if hosts.is_empty() {
+            // A question that failed has found nothing and ruled out nothing: the address of the
+            // domain may be that of its web server, and a transport in the clear not its wish.
+            if let Some(trouble) = self.trouble {
+                return Step::Done(Err(trouble));
+            }
+            if declined {
+                return Step::Done(Err(LocateError::NotFound));
+            }
             // RFC 3263 4.2: "If no SRV records were found, the client performs
             // an A or AAAA record lookup of the domain name."
             hosts.push(Host {

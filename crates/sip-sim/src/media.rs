@@ -285,9 +285,14 @@ fn delete(engine: &mut Engine, asked: &Dictionary<'_>) -> Result<(), String> {
     };
     match (asked.bytes("to-tag"), asked.bytes("via-branch")) {
         (Some(to), _) => {
-            // Either may be the one whom others still have.
-            known.parties.remove(to);
-            known.branches.retain(|_, tag| tag != to);
+            // Either may be the one whom others still have: the caller, whose INVITE came once
+            // more and was forked, while whoever answered the first hangs up.
+            let gone = match known.branches.values().any(|tag| tag == from) {
+                true => from,
+                false => to,
+            };
+            known.parties.remove(gone);
+            known.branches.retain(|_, tag| tag != gone);
         }
         (None, Some(branch)) => {
             known.parties.remove(branch);

@@ -65,6 +65,16 @@ impl Machine {
     pub(crate) const fn is_invite(self) -> bool {
         matches!(self, Self::Invite(_))
     }
+
+    /// Whether the final response to an INVITE waits for its ACK here.
+    pub(crate) const fn awaits_ack(self) -> bool {
+        matches!(self, Self::Invite(server_invite::State::Completed))
+    }
+
+    /// Whether it has let a 2xx to an INVITE pass.
+    pub(crate) const fn has_accepted(self) -> bool {
+        matches!(self, Self::Invite(server_invite::State::Accepted))
+    }
 }
 
 #[derive(Debug)]

@@ -252,7 +252,12 @@ impl Transactions {
             return Ran::default();
         };
         let (machine, actions) = server.machine.step(event);
-        server.machine = machine;
+        let before = std::mem::replace(&mut server.machine, machine);
+        self.completed += usize::from(machine.awaits_ack());
+        self.completed -= usize::from(before.awaits_ack());
+        if response.is_some() && machine.has_accepted() {
+            self.accepted_ms = Some(now_ms);
+        }
         self.act_server(now_ms, id, actions, response, out)
     }
 
@@ -360,6 +365,7 @@ impl Transactions {
         self.wheel.cancel(server.repeat);
         self.wheel.cancel(server.timer);
         self.buffers.recycle(&mut server.response);
+        self.completed -= usize::from(server.machine.awaits_ack());
         if server.machine.is_invite() {
             self.live.server_invite -= 1;
         } else {

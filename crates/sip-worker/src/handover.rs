@@ -1,8 +1,7 @@
 //! What goes from one worker to another: messages to the shard that they
 //! belong to, and messages to send to the worker that owns the connection.
 
-use sip_msg::{Flow, Message, Method, ResponseWriter, Target};
-
+use crate::mailbox::ENDING_MAX;
 use crate::{Environment, Handover, Mailbox, SendFailure, Sockets, Worker};
 
 impl<E: Environment> Worker<E> {
@@ -92,7 +91,8 @@ impl<E: Environment> Worker<E> {
 
     /// Gives the batches to their workers. For what finds no room: a message
     /// over UDP is dropped, it comes again; a request over a stream is
-    /// answered 503; a message to send has failed.
+    /// answered 503; a final response by a stream waits for the next turn; another message to
+    /// send has failed.
     pub(super) fn hand_over(&mut self, sockets: &mut E::Sockets) {
         if self.batches.len() == 1 {
             return;
@@ -111,49 +111,57 @@ impl<E: Environment> Worker<E> {
             }
             let mut left = std::mem::take(batch);
             self.figures.handed_over -= left.len() as u64;
-            for handover in left.drain(..) {
-                self.figures.handover_refused += 1;
-                match handover {
-                    Handover::Message { sender, message } => {
-                        self.memory.posted -= message.held_bytes() as i64;
-                        self.refuse(sockets, &sender.flow, &message);
-                    }
-                    Handover::Send { cookie, bytes, .. } => {
-                        self.memory.posted -= bytes.capacity() as i64;
-                        self.buffers.recycle_buffer(bytes);
-                        if cookie != 0 {
-                            self.failed.push((cookie, SendFailure::Here));
-                        }
-                    }
-                    // Timers end what these were to end sooner.
-                    Handover::SendFailed { .. }
-                    | Handover::Unreachable { .. }
-                    | Handover::Closed(_)
-                    | Handover::Connection(..) => {}
-                }
-            }
+            let mut kept = 0;
+            let has_no_place = |handover: &mut Handover| {
+                let is_kept = kept < ENDING_MAX && handover.is_awaited();
+                kept += usize::from(is_kept);
+                !is_kept
+            };
+            let refused: Vec<_> = left.extract_if(.., has_no_place).collect();
             if let Some(batch) = self.batches.get_mut(worker) {
                 *batch = left;
             }
+            for handover in refused {
+                self.refuse(handover);
+            }
+        }
+        if !self.outputs.outbox.sends.is_empty() {
+            self.keep_refusals();
+            self.send(sockets);
         }
     }
 
-    fn refuse(&mut self, sockets: &mut E::Sockets, flow: &Flow, message: &Message) {
-        if !flow.transport.is_reliable() || !message.is_request() || message.method() == Method::Ack
-        {
-            return;
+    /// What becomes of what another worker has no room for.
+    fn refuse(&mut self, handover: Handover) {
+        self.figures.handover_refused += 1;
+        match handover {
+            Handover::Message { sender, message } => {
+                self.memory.posted -= message.held_bytes() as i64;
+                if message.is_request() {
+                    let (now, out) = (self.now, &mut self.outputs);
+                    let shard = &mut self.parts.shard;
+                    shard.refuse_for_another(now, &sender, message, out);
+                }
+            }
+            Handover::Send { cookie, bytes, .. } => {
+                self.memory.posted -= bytes.capacity() as i64;
+                self.buffers.recycle_buffer(bytes);
+                if cookie != 0 {
+                    self.failed.push((cookie, SendFailure::Here));
+                }
+            }
+            // Timers end what these were to end sooner.
+            Handover::SendFailed { .. }
+            | Handover::Unreachable { .. }
+            | Handover::Closed(_)
+            | Handover::Connection(..) => {}
         }
-        let mut bytes = self.buffers.buffer();
-        let mut writer =
-            ResponseWriter::begin(&mut bytes, message, 503, "Service Unavailable", b"busy");
-        writer.number("Retry-After", u64::from(self.parts.retry_after_s));
-        writer.finish(b"");
-        let back = Target::back(flow);
-        sockets.send(&back, &bytes, 0);
-        self.trace_out(sockets, &back, &bytes);
-        self.buffers.recycle_buffer(bytes);
     }
 
+    /// Whether something waits here for a worker that has no room for it.
+    pub(super) fn waits_for_room(&self) -> bool {
+        self.batches.iter().any(|batch| !batch.is_empty())
+    }
     fn own_mailbox(&self, act: impl FnOnce(&Mailbox<E::Waker>)) {
         if let Some(mailbox) = self.parts.mailboxes.get(self.parts.index) {
             act(mailbox);

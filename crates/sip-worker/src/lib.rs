@@ -47,7 +47,7 @@ use sip_engine::shard::shard_of;
 use sip_engine::{Effect, Now, Outputs, ParkId, Shard};
 use sip_limit::Guard;
 use sip_locate::LocateError;
-use sip_msg::{ConnId, Flow, Limits, Message, Pool, Target};
+use sip_msg::{ConnId, Flow, Limits, Message, Method, Pool, Target};
 
 use overload::Overload;
 use peers::Peers;
@@ -97,8 +97,6 @@ pub struct Parts<E: Environment> {
     pub trace: E::Trace,
     /// What takes call records.
     pub records: E::Records,
-    /// What a refusal tells as Retry-After.
-    pub retry_after_s: u32,
     /// This worker's share in what messages hold.
     pub memory: Share,
     /// A queue that stands for so long is one too many; 0 is never.
@@ -255,7 +253,9 @@ impl<E: Environment> Worker<E> {
         let report = self.is_dirty.then_some(self.report_due_ms());
         let trim = self.memory.trim_due_ms();
         let media = self.parts.media.next_deadline_ms();
-        let due_ms = [timer, report, trim, media].into_iter().flatten().min()?;
+        let kept = self.waits_for_room().then_some(now_ms + TIMER_GRAIN_MS);
+        let due_ms = [timer, report, trim, media, kept];
+        let due_ms = due_ms.into_iter().flatten().min()?;
         Some(Duration::from_millis(due_ms.saturating_sub(now_ms)))
     }
 
@@ -346,7 +346,12 @@ impl<E: Environment> Worker<E> {
         let workers = self.batches.len();
         if workers > 1 {
             let owner = shard_of(&message, workers, &self.parts.shard_key);
+            // It is for what was refused here, because its worker had no room.
+            let is_for_refusal = message.method() == Method::Ack
+                && owner != self.parts.index
+                && self.parts.shard.is_for_own_answer(&message);
             if owner != self.parts.index
+                && !is_for_refusal
                 && let Some(batch) = self.batches.get_mut(owner)
             {
                 self.memory.posted += message.held_bytes() as i64;
@@ -543,7 +548,6 @@ impl<E: Environment> Worker<E> {
             self.generation = generation;
             if let Some(settings) = settings {
                 self.parts.limits = settings.limits;
-                self.parts.retry_after_s = settings.bounds.retry_after_s;
                 self.parts.shard.reload(settings);
                 sockets.settings_changed();
                 self.reload_engines(sockets);
@@ -585,7 +589,7 @@ impl<E: Environment> Worker<E> {
                 in_flight: shard.in_flight(),
                 calls: shard.calls(),
                 media: *self.parts.media.counters(),
-                unanswered: self.is_draining.then(|| shard.unanswered()),
+                unanswered: self.is_draining.then(|| shard.unanswered(self.now)),
                 sockets: sockets.figures(),
                 own: Figures {
                     severity: self.overload.severity(),

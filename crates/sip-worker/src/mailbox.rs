@@ -54,7 +54,7 @@ pub enum Handover {
 /// What is under way ends by responses, by messages to send and by what is told of
 /// connections. On a stream nobody sends them again: they find room where a request
 /// finds none.
-const ENDING_MAX: usize = 4_096;
+pub(crate) const ENDING_MAX: usize = 4_096;
 
 impl Handover {
     /// Whether it is a request that may be refused for want of room.
@@ -64,6 +64,24 @@ impl Handover {
         };
         let ends = matches!(message.method(), Method::Ack | Method::Bye | Method::Cancel);
         message.is_request() && !ends
+    }
+
+    /// Whether it is a final response that goes by a stream, which nobody sends again: its request
+    /// would never be answered.
+    pub(crate) fn is_awaited(&self) -> bool {
+        match self {
+            Self::Message { sender, message } => {
+                sender.flow.transport.is_reliable() && message.status() >= 200
+            }
+            Self::Send { to, bytes, .. } => {
+                let is_final = |status: &[u8]| matches!(status.first(), Some(b'2'..=b'6'));
+                to.transport.is_reliable() && bytes.strip_prefix(b"SIP/2.0 ").is_some_and(is_final)
+            }
+            Self::SendFailed { .. }
+            | Self::Unreachable { .. }
+            | Self::Closed(_)
+            | Self::Connection(..) => false,
+        }
     }
 }
 

@@ -473,11 +473,11 @@ impl Server {
             tokio::select! {
                 () = tokio::time::sleep(DRAIN_STEP) => {}
                 () = tokio::time::sleep_until(deadline) => {
-                    tracing::warn!("{under_way} requests had no answer yet when the time was up");
+                    tracing::warn!("{under_way} requests had no answer yet, or their answer no ACK, when the time was up");
                     return false;
                 }
                 () = signals.end() => {
-                    tracing::warn!("{under_way} requests had no answer yet at the second signal");
+                    tracing::warn!("{under_way} requests had no answer yet, or their answer no ACK, at the second signal");
                     return true;
                 }
             }

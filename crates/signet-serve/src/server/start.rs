@@ -118,7 +118,6 @@ impl Server {
                 control: control.clone(),
                 trace: tracer.for_worker(),
                 records: recorder.for_worker(),
-                retry_after_s: settings.bounds.retry_after_s,
                 memory: Share::new(budget.clone()),
                 uses_aliases,
                 queue_ms_max: config.bounds.queue_ms_max,

@@ -3,7 +3,7 @@
 
 use invariant::broken;
 use sip_limit::oc;
-use sip_locate::{Hop, LocateError, Located, Query};
+use sip_locate::{Hop, Located, Query};
 use sip_msg::{Method, Target};
 use sip_txn::ClientId;
 use wheel::TimerId;
@@ -176,9 +176,13 @@ impl Shard {
                 let deadline_ms = now.mono_ms + self.settings.proxy.resolve_timeout_ms;
                 let parked = Parked::Resolve(key, at as u16, asker);
                 let park = self.parks.park(parked, deadline_ms, &mut self.wheel);
+                let by_default = query.transport.is_none();
                 out.effects.push(Effect::Resolve { park, query });
                 match context.candidates.get_mut(at) {
-                    Some(candidate) => candidate.progress = Progress::Resolving(park),
+                    Some(candidate) => {
+                        candidate.progress = Progress::Resolving(park);
+                        candidate.may_stream = by_default && may_stream(&candidate.kind);
+                    }
                     None => broken!("a target that is started is in its set"),
                 }
             }
@@ -251,7 +255,9 @@ impl Shard {
         }
         if !context.is_closed && !context.is_final_sent {
             let goes_on = go_to_next_gateway(context, at)
-                || (outcome == Outcome::Unreachable && self.follow_phone(now, context, at));
+                || (outcome == Outcome::Unreachable
+                    && self.has_failed_there(context, at)
+                    && self.follow_phone(now, context, at));
             if goes_on {
                 self.start_candidate(now, key, context, at, out);
                 return;
@@ -260,9 +266,16 @@ impl Shard {
         self.give_up(context, at, outcome);
     }
 
+    /// Whether a copy was sent to a target and failed there. What this machine did not send says
+    /// nothing of where it would have gone.
+    fn has_failed_there(&self, context: &Context, at: usize) -> bool {
+        let mut branches = context.branches.iter();
+        !self.is_our_failure && branches.any(|branch| usize::from(branch.candidate) == at)
+    }
+
     /// Whether a gateway failed lately at all its addresses, so that the others
     /// of its group are tried before it. Each is put behind the others once.
-    fn pass_over(&self, now: Now, context: &mut Context, candidate: usize) -> bool {
+    pub(super) fn pass_over(&self, now: Now, context: &mut Context, candidate: usize) -> bool {
         let Some(candidate) = context.candidates.get_mut(candidate) else {
             return broken!("a target that has addresses is in its set", false);
         };
@@ -464,17 +477,24 @@ impl Shard {
         };
         end_candidate(candidate, &mut context.breadth_left);
         // RFC 5626 5.3: a flow that is gone is answered 430, and the next flow of the
-        // same phone is tried; so it is when nothing came back along it.
+        // same phone is tried; so it is when nothing came back along it, or a 503. That one is
+        // an answer, and the flow along which it came is not gone.
         let is_flow = match &candidate.kind {
             TargetKind::Contact(binding) => flow_of(&self.settings.nat, binding).is_some(),
             TargetKind::Token(_) => true,
             TargetKind::Routed | TargetKind::Uri(_) | TargetKind::NextHops { .. } => false,
         };
-        candidate.is_flow_failed =
-            is_flow && matches!(outcome, Outcome::TimedOut | Outcome::Unreachable);
-        self.counters.flows_failed += u64::from(candidate.is_flow_failed);
+        let is_gone = is_flow
+            && !self.is_our_failure
+            && matches!(outcome, Outcome::TimedOut | Outcome::Unreachable);
+        candidate.is_flow_failed = is_flow
+            && matches!(
+                outcome,
+                Outcome::TimedOut | Outcome::Unreachable | Outcome::NextHopBusy
+            );
+        self.counters.flows_failed += u64::from(is_gone);
         let outcome = match outcome {
-            Outcome::Unreachable if is_flow => Outcome::FlowGone,
+            Outcome::Unreachable if is_gone => Outcome::FlowGone,
             other => other.at(&candidate.kind),
         };
         let outcome = candidate.refused.take().unwrap_or(outcome);
@@ -536,93 +556,6 @@ impl Shard {
             self.try_next(now, key, context, at, outcome, out);
         } else {
             self.give_up(context, at, outcome);
-        }
-    }
-
-    /// The resolver's answer for a target.
-    pub(crate) fn candidate_resolved(
-        &mut self,
-        now: Now,
-        key: Key,
-        at: u16,
-        mut hops: Vec<Hop>,
-        out: &mut Outputs,
-    ) {
-        let Some(mut context) = self.contexts.take(key) else {
-            return broken!("a context stays while addresses are asked for");
-        };
-        let at = usize::from(at);
-        if let Some(candidate) = context.candidates.get_mut(at) {
-            self.learn_gateways(now, &candidate.kind, &hops);
-            hops.truncate(self.settings.proxy.branches_max);
-            match candidate.kind {
-                TargetKind::NextHops { .. } => self.gateways.sort(&mut hops, now.mono_ms),
-                _ => self.dead.sort(&mut hops, now.mono_ms),
-            }
-            candidate.progress = Progress::Trying;
-            candidate.hops.extend(hops);
-            // Without an address there is none to try.
-            candidate.tried = u8::from(candidate.hops.is_empty());
-        } else {
-            broken!("a target that waits for addresses is in its set");
-        }
-        if self.pass_over(now, &mut context, at) {
-            self.start_candidate(now, key, &mut context, at, out);
-        } else {
-            self.try_next(now, key, &mut context, at, Outcome::Unreachable, out);
-        }
-        self.settle(now, key, context, out);
-    }
-
-    /// What waits for addresses will not have them.
-    pub(crate) fn unresolved(
-        &mut self,
-        now: Now,
-        parked: Parked,
-        error: LocateError,
-        out: &mut Outputs,
-    ) {
-        let outcome = Outcome::from(error);
-        match parked {
-            Parked::Resolve(key, at, _) => {
-                let Some(mut context) = self.contexts.take(key) else {
-                    return broken!("a context stays while addresses are asked for");
-                };
-                let at = usize::from(at);
-                if let Some(candidate) = context.candidates.get_mut(at) {
-                    candidate.progress = Progress::Trying;
-                    candidate.tried = 1;
-                } else {
-                    broken!("a target that waits for addresses is in its set");
-                }
-                self.note_target(now, &context, at, outcome, out);
-                self.try_next(now, key, &mut context, at, outcome, out);
-                self.settle(now, key, context, out);
-            }
-            Parked::Single(job, _, candidate, _) => {
-                self.fail_job(now, job, outcome.at(&candidate.kind), out);
-            }
-            Parked::Credential(..)
-            | Parked::Held(..)
-            | Parked::Guess(..)
-            | Parked::User(..)
-            | Parked::Hook(..)
-            | Parked::Media(..)
-            | Parked::Probe(..)
-            | Parked::Trunk(..) => {
-                broken!("only a target waits for addresses");
-            }
-        }
-    }
-
-    /// Takes note of where the operator's next hops are.
-    pub(crate) fn learn_gateways(&mut self, now: Now, kind: &TargetKind, hops: &[Hop]) {
-        if let TargetKind::NextHops { hops: next, at, .. } = kind
-            && let Some(next) = next.get(usize::from(*at))
-        {
-            for hop in hops {
-                self.gateways.learn(&next.host, hop.addr, now.mono_ms);
-            }
         }
     }
 }

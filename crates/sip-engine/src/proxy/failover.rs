@@ -15,11 +15,11 @@ use crate::{Now, Outputs, Shard};
 impl Shard {
     /// Whether the next hop of a target is tried after that final answer: for what begins
     /// something after the answers that the operator has named, and for everything else
-    /// after a 503.
+    /// after a 503. The flow of a dialog has no next one, and whoever answers along it is there.
     pub(super) fn fails_over(&self, context: &Context, at: usize, status: u16) -> bool {
-        let care = context.candidates.get(at).and_then(|of| of.kind.care());
-        let Some(care) = care else {
-            return status == 503;
+        let kind = context.candidates.get(at).map(|of| &of.kind);
+        let Some(care) = kind.and_then(TargetKind::care) else {
+            return status == 503 && !matches!(kind, Some(TargetKind::Token(_)));
         };
         let begins = || {
             let request = context.request.as_deref();

@@ -55,6 +55,8 @@ pub(crate) enum Outcome {
     Unreachable,
     /// There is no listener of a transport that leads there.
     NoTransport,
+    /// What was reached last has answered, and that another is to be tried.
+    NextHopBusy,
     /// None of the operator's next hops can be reached.
     NextHopsDown,
     /// The operator has drained all next hops that it might take.
@@ -105,7 +107,7 @@ impl Outcome {
             Self::Unreachable | Self::NoTransport | Self::NoSuchServer | Self::DnsSilent
         );
         match kind {
-            TargetKind::Contact(_) if is_unreached => Self::Absent,
+            TargetKind::Contact(_) | TargetKind::Token(_) if is_unreached => Self::Absent,
             TargetKind::NextHops { .. } if is_unreached => Self::NextHopsDown,
             _ => self,
         }
@@ -145,6 +147,9 @@ impl Outcome {
             | Self::NotUnderTls
             | Self::FlowGone => 480,
             Self::ComesBack | Self::LedInCircle => 482,
+            // RFC 3261 16.7: "If the only response that was received is a 503, the proxy SHOULD
+            // generate a 500 response and forward that upstream."
+            Self::NextHopBusy => 500,
             // RFC 3261 21.4.26: "The response has the same meaning as 606 (Not Acceptable), but only
             // applies to the specific resource addressed by the Request-URI and the request may succeed
             // elsewhere."
@@ -196,6 +201,7 @@ impl Outcome {
             Self::BadResponse => Reason::BadResponse,
             Self::Unreachable => Reason::Unreachable,
             Self::NoTransport => Reason::NoTransport,
+            Self::NextHopBusy => Reason::NextHopBusy,
             Self::NextHopsDown => Reason::GatewaysUnreachable,
             Self::Drained => Reason::GatewaysDrained,
             Self::NoRoom => Reason::NoRoom,
@@ -238,6 +244,7 @@ impl Outcome {
             | Self::FlowGone
             | Self::ComesBack
             | Self::BadResponse
+            | Self::NextHopBusy
             | Self::NobodysNumber
             | Self::NoRoom => sip_msg::write::reason_phrase(self.status()),
         }

@@ -225,7 +225,7 @@ impl Shard {
             };
             self.note_way(now, context, at, reason, out);
             self.note_ranked(context, (rank_of_failed(status), status), Some(response));
-            self.target_failed(now, key, context, at, Outcome::Unreachable, out);
+            self.target_failed(now, key, context, at, Outcome::NextHopBusy, out);
             return;
         }
         match was_left {

@@ -62,6 +62,7 @@ impl Shard {
             }
             (Targets::Answer(outcome), _) => self.fail_job(now, job, outcome, out),
             (Targets::Absent, _) if job.request.method() == Method::Ack => {
+                self.counters.requests_dropped += 1;
                 self.pool.recycle(job.request);
             }
             _ => self.ask_for_user(now, job, out),
@@ -107,6 +108,9 @@ impl Shard {
                     self.fail_job(now, job, Outcome::NoRoom, out);
                     return;
                 }
+                candidate.may_stream = query.transport.is_none()
+                    && has_transaction(&job.request)
+                    && may_stream(&candidate.kind);
                 let deadline_ms = now.mono_ms + self.settings.proxy.resolve_timeout_ms;
                 let parked = Parked::Single(job, permit, candidate, asker);
                 let park = self.parks.park(parked, deadline_ms, &mut self.wheel);

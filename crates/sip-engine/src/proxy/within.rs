@@ -13,6 +13,7 @@ use super::record_route::{Rewriter, first_contact, makes_dialogs};
 use super::route::Routed;
 use crate::location::Binding;
 use crate::park::Job;
+use crate::permit::Permit;
 use crate::relay::Source;
 use crate::token::{Marks, RouteToken, Sides, Tokens};
 use crate::{Now, Shard};
@@ -78,7 +79,7 @@ impl Shard {
         uri.user_bytes().eq(target.user_bytes()) && host(&uri) == host(target)
     }
 
-    /// A copy along the flow of a token could not be sent: its target becomes
+    /// A copy along the flow of a token has failed there: its target becomes
     /// the place where that phone is.
     pub(super) fn follow_phone(&mut self, now: Now, context: &mut Context, at: usize) -> bool {
         let Some(flow) = context.candidates.get(at).and_then(|c| match c.kind {
@@ -113,6 +114,32 @@ impl Shard {
                 Some(self.tokens.instance(instance))
             }
             _ => None,
+        }
+    }
+
+    /// Takes the token from a request that was let in although the gate has refused it: it leads
+    /// nowhere, and nothing is learned by it. An ACK and a BYE keep it where it was made for their
+    /// target: they end what is open there.
+    pub(crate) fn drop_refused_token(&self, job: &mut Job, permit: &Permit) {
+        let Some(token) = &job.routed.grant else {
+            return;
+        };
+        let stays = match permit {
+            // Who needs no token was not judged by it.
+            Permit::Dialog(_) | Permit::Open(_) | Permit::Peer(_) => true,
+            Permit::Authenticated(_)
+            | Permit::Inbound(_)
+            | Permit::Directed(_)
+            | Permit::Trunk(_)
+            | Permit::Forwarder(_)
+            | Permit::Emergency(_) => {
+                let ends = matches!(job.request.method(), Method::Ack | Method::Bye);
+                let target = job.routed.uri(&job.request);
+                ends && target.is_some_and(|target| self.tokens.is_target(token, &target))
+            }
+        };
+        if !stays {
+            job.routed.grant = None;
         }
     }
 

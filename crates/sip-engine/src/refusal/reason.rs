@@ -136,7 +136,8 @@ reasons! {
     ExtensionRequired = "extension_required", Strangers, Info;
     /// A CANCEL for nothing that is under way.
     NothingToCancel = "nothing_to_cancel", Strangers, Info;
-    /// A worker falls behind: `signet_overload_severity_thousandths`, `bounds.queue_ms_max`.
+    /// A worker falls behind: `signet_overload_severity_thousandths`, `bounds.queue_ms_max`; or it
+    /// takes no more from the others: `signet_handover_refused_total`, `bounds.handover_max`.
     Overloaded = "overloaded", Strangers, Warn;
     /// The memory for messages is spent: `bounds.memory_max`.
     MemoryFull = "memory_full", Strangers, Warn;

@@ -53,6 +53,26 @@ impl Shard {
         self.pool.recycle(request);
     }
 
+    /// Refuses a request that belongs to another shard, whose worker has no room for it: 503 with
+    /// Retry-After by a stream. A datagram comes again. The ACK to it is for this shard's answer
+    /// ([`Shard::is_for_own_answer`]).
+    pub fn refuse_for_another(
+        &mut self,
+        now: Now,
+        sender: &Sender,
+        request: Box<Message>,
+        out: &mut Outputs,
+    ) {
+        let is_repeated = !sender.flow.transport.is_reliable();
+        if is_repeated || request.method() == Method::Ack || !request.is_answerable() {
+            self.pool.recycle(request);
+            return;
+        }
+        self.counters.overload_refused += 1;
+        let line = StatusLine::refused(503, Reason::Overloaded);
+        self.refuse(now, sender, None, request, line, out);
+    }
+
     fn class(&mut self, now: Now, request: &Message) -> Class {
         let method = request.method();
         let is_within = request.to_tag().is_some();

@@ -353,7 +353,8 @@ impl Shard {
     }
 
     /// A request that passed the gate.
-    fn proceed(&mut self, now: Now, job: Job, permit: Permit, out: &mut Outputs) {
+    fn proceed(&mut self, now: Now, mut job: Job, permit: Permit, out: &mut Outputs) {
+        self.drop_refused_token(&mut job, &permit);
         if self.is_too_much(now, &job, &permit, out) {
             let line = StatusLine::refused(503, Reason::RateLimited);
             self.refuse(now, &job.sender, job.server, job.request, line, out);

@@ -252,3 +252,19 @@ fn an_answer_without_a_tag_goes_nowhere() {
     assert!(all_asked(&mut bed).is_empty());
     assert_eq!(bed.shard.counters().media_dropped, 1);
 }
+
+#[test]
+fn a_worker_that_was_held_up_ends_a_call_by_one_of_its_timers_and_not_by_the_other() {
+    let mut bed = Bed::new(leading(UDP));
+    let copy = call(&mut bed, UDP);
+    assert!(respond(&mut bed, &copy, 200, &sdp("bob")).is_empty());
+    // The time for the engine is over, and so is that of the call (RFC 3261 16.8).
+    bed.now.mono_ms += 200_000;
+    bed.now.unix_ms += 200_000;
+    let sent = bed.act(|shard, now, out| shard.handle_timers(now, out));
+    let answers: Vec<_> = sent.iter().filter(|sent| sent.status() > 100).collect();
+    assert_eq!(answers.len(), 1, "{:?}", kinds(&sent));
+    assert_eq!(answers[0].status(), 503);
+    assert!(is_refused(&bed, 503, Reason::MediaUnavailable));
+    assert_eq!(bed.shard.live_contexts(), 0);
+}

@@ -1,6 +1,7 @@
 //! Phones on connections: one that registers again, one that is gone, two on one.
 
 use super::*;
+use sip_engine::refusal::Reason;
 
 /// Bob over a connection, registered with an instance, or known by his contact.
 fn connected(bed: &mut Bed, port: u16, instance: Option<&str>) -> Flow {
@@ -132,4 +133,82 @@ fn two_users_on_one_connection_call_each_other() {
         let got = only(bed.receive(&pbx, &over_tcp(bye)));
         assert_eq!((got.to.conn, got.uri()), (pbx.conn, ALICES));
     }
+}
+
+/// Bob's phone behind a translation, so that its address leads nowhere, and how alice reaches it
+/// within a call that he has answered.
+fn behind_a_translation(bed: &mut Bed, transport: Transport) -> (Flow, String, Vec<String>) {
+    let bob = flow(transport, "203.0.113.9:40000");
+    let bobs = format!("sip:bob@10.1.1.1:5060;transport={}", transport.uri_name());
+    bed.register("sip:bob@example.org", &bobs, Some(bob));
+    let mut invite = request("INVITE", "sip:bob@example.org", Transport::Udp);
+    invite.from = ALICE.into();
+    let copy = bed
+        .receive(&alice(Transport::Udp), &invite.text())
+        .remove(1);
+    let ok = only(bed.receive(&bob, &response(&copy, 200, "b", &contact(&bobs))));
+    distrust(bed);
+    (bob, bobs, turned(&ok))
+}
+
+/// Requests of the call, and of others over that connection, go along it.
+#[track_caller]
+fn goes_on(bed: &mut Bed, bob: &Flow, bobs: &str, routes: &[String]) {
+    for method in ["ACK", "INFO", "BYE"] {
+        let within = of(method, bobs, ALICE, BOB, ALICES, routes);
+        let sent = only(anywhere(bed, &within));
+        let came_to = (sent.to.conn, sent.to.remote);
+        assert_eq!(came_to, (bob.conn, bob.remote), "{method}");
+    }
+    let counters = bed.shard.counters();
+    assert_eq!((counters.flows_failed, counters.flows_followed), (0, 0));
+}
+
+#[test]
+fn whoever_answers_503_within_a_call_is_there() {
+    for transport in TRANSPORTS {
+        let mut bed = Bed::new(trusting());
+        let (bob, bobs, routes) = behind_a_translation(&mut bed, transport);
+        let mut again = of("INVITE", &bobs, ALICE, BOB, ALICES, &routes);
+        again.cseq = 2;
+        let sent = anywhere(&mut bed, &again);
+        assert_eq!(kinds(&sent), ["100", "INVITE"]);
+        let busy = response(&sent[1], 503, "b", "Retry-After: 5\r\n");
+        // RFC 3261 16.7: "If the only response that was received is a 503, the proxy SHOULD
+        // generate a 500 response and forward that upstream."
+        assert_eq!(kinds(&bed.receive(&bob, &busy)), ["ACK", "500"]);
+        goes_on(&mut bed, &bob, &bobs, &routes);
+    }
+}
+
+#[test]
+fn what_this_machine_does_not_send_ends_no_connection() {
+    for transport in TRANSPORTS {
+        let mut bed = Bed::new(trusting());
+        let (bob, bobs, routes) = behind_a_translation(&mut bed, transport);
+        let info = of("INFO", &bobs, ALICE, BOB, ALICES, &routes);
+        let sent = only(anywhere(&mut bed, &info));
+        let answer = bed.act(|shard, now, out| shard.handle_unsent(now, sent.cookie, out));
+        assert_eq!(only(answer).status(), 480);
+        let counts = bed.shard.refusal_counts();
+        assert_eq!(counts.of(Reason::PhoneFlowGone), 0, "{transport:?}");
+        goes_on(&mut bed, &bob, &bobs, &routes);
+    }
+}
+
+#[test]
+fn what_finds_no_room_here_ends_no_connection() {
+    let mut settings = trusting();
+    settings.bounds.client_transactions_max = 1;
+    let mut bed = Bed::new(settings);
+    let (bob, bobs, routes) = behind_a_translation(&mut bed, Transport::Tcp);
+    bed.wait(40_000);
+    let first = of("INFO", &bobs, ALICE, BOB, ALICES, &routes);
+    let first = only(anywhere(&mut bed, &first));
+    let second = of("INFO", &bobs, ALICE, BOB, ALICES, &routes);
+    assert_eq!(only(anywhere(&mut bed, &second)).status(), 503);
+    let ok = response(&first, 200, "b", "");
+    assert_eq!(only(bed.receive(&bob, &ok)).status(), 200);
+    let bye = of("BYE", &bobs, ALICE, BOB, ALICES, &routes);
+    assert_eq!(only(anywhere(&mut bed, &bye)).to.conn, bob.conn);
 }

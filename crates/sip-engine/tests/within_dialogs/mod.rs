@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod connections;
+mod refused;
 
 use std::sync::Arc;
 

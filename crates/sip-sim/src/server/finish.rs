@@ -25,7 +25,7 @@ impl Server {
         };
         for (worker, (seat, mailbox)) in process.seats.iter().zip(&process.mailboxes).enumerate() {
             let shard = seat.worker.shard();
-            if shard.in_flight() + shard.unanswered() != 0 {
+            if shard.in_flight() + shard.unanswered(now(now_ms)) != 0 {
                 left.push(format!(
                     "worker {worker} still has {} things under way: {:?}",
                     shard.in_flight(),

@@ -245,7 +245,6 @@ impl Server {
             control: Arc::clone(&common.control),
             trace: Silent,
             records: records.clone(),
-            retry_after_s: self.settings.bounds.retry_after_s,
             memory: Share::new(Arc::clone(&common.budget)),
             queue_ms_max: 100,
             guard: Arc::clone(&common.shared.guard),

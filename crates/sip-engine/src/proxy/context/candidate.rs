@@ -93,7 +93,7 @@ pub(crate) struct Candidate {
     /// Its transport was nobody's explicit wish: a long request may go over a
     /// stream instead.
     pub(crate) may_stream: bool,
-    /// Its flow was gone: another flow of the same phone may be tried.
+    /// Nothing came of its flow: another flow of the same phone may be tried.
     pub(crate) is_flow_failed: bool,
     /// Why one of its addresses was not tried, which says more than that the others failed.
     pub(crate) refused: Option<Outcome>,

@@ -1,0 +1,86 @@
+//! Tokens that the gate has refused: whoever proves who he is goes on, and not by them.
+
+use super::*;
+use sip_auth::{Attempt, ClientAuth, Ha1, Reply, RequestParts};
+use sip_engine::Effect;
+
+const BOBS_PHONE: &str = "sip:bob@10.1.1.1:5060;transport=tcp";
+
+/// A request of alice's after its challenge, with her password.
+fn signed(bed: &mut Bed, mut request: Request) -> Vec<Sent> {
+    let challenge = only(anywhere(bed, &request));
+    assert_eq!(challenge.status(), 407, "{}", request.method);
+    let (mut auth, mut attempt) = (ClientAuth::new(), Attempt::default());
+    auth.add("example.org", "alice", "secret");
+    auth.handle_challenge(&mut attempt, &challenge.message)
+        .unwrap();
+    let parts = RequestParts {
+        method: request.method.as_bytes(),
+        uri: request.uri.as_bytes(),
+        body: b"",
+    };
+    let mut lines = Vec::new();
+    auth.write_credentials(&mut attempt, parts, 7, &mut lines);
+    request.more.push_str(std::str::from_utf8(&lines).unwrap());
+    request.via.push_str("again");
+    request.cseq += 1;
+    assert!(anywhere(bed, &request).is_empty());
+    let Some(Effect::FindCredential { park, question, .. }) = bed.effects.pop() else {
+        panic!("the store was not asked");
+    };
+    let ha1 = Ha1::compute(question.algorithm, b"alice", b"example.org", b"secret");
+    let mut sent =
+        bed.act(|s, now, out| s.handle_credential(now, park, Ok(Reply::Secret(ha1)), out));
+    sent.retain(|sent| sent.status() == 0);
+    sent
+}
+
+/// A call to bob's connection, with alice's routes.
+fn connected_call(bed: &mut Bed) -> (Flow, Vec<String>) {
+    let bob = flow(Transport::Tcp, "203.0.113.9:40000");
+    bed.register("sip:bob@example.org", BOBS_PHONE, Some(bob));
+    let mut invite = request("INVITE", "sip:bob@example.org", Transport::Udp);
+    invite.from = ALICE.into();
+    let copy = bed
+        .receive(&alice(Transport::Udp), &invite.text())
+        .remove(1);
+    let ok = response(&copy, 200, "b", &contact(BOBS_PHONE));
+    let ok = only(bed.receive(&bob, &ok));
+    distrust(bed);
+    (bob, turned(&ok))
+}
+
+fn to(method: &str, uri: &str, routes: &[String]) -> Request {
+    of(method, uri, ALICE, BOB, ALICES, routes)
+}
+
+#[test]
+fn a_target_that_was_never_shown_is_not_reached_along_the_flow_of_another() {
+    const CAROLS: &str = "sip:carol@203.0.113.77:5060";
+    for method in ["MESSAGE", "INVITE", "BYE"] {
+        let mut bed = Bed::new(trusting());
+        let (_, routes) = connected_call(&mut bed);
+        let sent = only(signed(&mut bed, to(method, CAROLS, &routes)));
+        let came_to = (sent.to.conn, sent.to.remote.to_string());
+        assert_eq!(came_to, (ConnId::NONE, "203.0.113.77:5060".to_owned()));
+        assert_eq!(sent.uri(), CAROLS, "{method}");
+    }
+}
+
+#[test]
+fn the_token_of_a_call_that_is_over_leads_its_bye_alone() {
+    let mut bed = Bed::new(trusting());
+    let (bob, routes) = connected_call(&mut bed);
+    let bye = only(anywhere(&mut bed, &to("BYE", BOBS_PHONE, &routes)));
+    assert_eq!(
+        only(bed.receive(&bob, &response(&bye, 200, "b", ""))).status(),
+        200
+    );
+    bed.wait(301_000);
+    let sent = only(signed(&mut bed, to("MESSAGE", BOBS_PHONE, &routes)));
+    let came_to = (sent.to.conn, sent.to.remote.to_string());
+    assert_eq!(came_to, (ConnId::NONE, "10.1.1.1:5060".to_owned()));
+    // It ends what may be open there still.
+    let sent = only(signed(&mut bed, to("BYE", BOBS_PHONE, &routes)));
+    assert_eq!((sent.to.conn, sent.to.remote), (bob.conn, bob.remote));
+}
