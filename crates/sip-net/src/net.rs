@@ -79,6 +79,8 @@ pub struct Net {
     unfinished_reads: Vec<Token>,
     /// The same, of the turn before, while they are read on.
     resumed_reads: Vec<Token>,
+    /// Streams with more to read that this turn has read: they come last in the next.
+    read_on: Vec<Token>,
     /// Whether the kernel told of all sockets that had something to read, and when it last did.
     has_seen_all: bool,
     all_seen_ms: u64,
@@ -173,6 +175,7 @@ impl Net {
             sending: SendBatch::new(),
             unfinished_reads: Vec::new(),
             resumed_reads: Vec::new(),
+            read_on: Vec::new(),
             has_seen_all: true,
             all_seen_ms: now_ms,
             turn_ms: 0,
@@ -275,6 +278,7 @@ impl Net {
                 self.handle(ready, on_event);
             }
             self.handshakes_ready = handshakes;
+            self.unfinished_reads.append(&mut self.read_on);
             self.handle_timers();
             self.recheck_some();
             self.emit_pending(on_event);

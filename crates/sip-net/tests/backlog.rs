@@ -1,12 +1,13 @@
 //! How long it takes until what a peer has sent is read.
 #![allow(clippy::unwrap_used)]
 
+use std::collections::HashSet;
 use std::io::Write;
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use crate::common::{Bench, any_port, request};
-use sip_msg::Transport;
+use crate::common::{Bench, Seen, any_port, opened, request, to};
+use sip_msg::{ConnId, Transport};
 use sip_net::{ListenerConfig, NetConfig, NetEvent};
 
 fn server() -> Bench {
@@ -56,7 +57,11 @@ fn of_a_stream_with_more_to_read_it_is_told_how_long_that_waits() {
     assert_eq!(server.net.waiting_ms(), None);
     peer.write_all(&messages(80_000)).unwrap();
     read(&mut server, READ);
-    assert_eq!(server.net.waiting_ms(), Some(0), "what was before does not count");
+    assert_eq!(
+        server.net.waiting_ms(),
+        Some(0),
+        "what was before does not count"
+    );
 }
 
 /// There is only so much room for it here, and what waits with him is not seen.
@@ -126,4 +131,60 @@ fn of_sockets_that_a_turn_heard_nothing_of_it_is_known_when_the_last_did() {
     server.turn();
     server.turn();
     assert!(server.net.is_drained());
+}
+
+/// Whoever sends without end, on however many connections, has no more than his turn.
+#[test]
+fn streams_take_turns_and_what_this_side_opened_has_one_each_time() {
+    // What a turn reads of a socket, and of those that others opened.
+    const READ: usize = 65_536;
+    const TURN: usize = 2 * READ;
+    let mut server = server();
+    let gateway = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = to(Transport::Tcp, gateway.local_addr().unwrap());
+    server.net.send(&target, &request("to the gateway"), 0);
+    server.net.flush();
+    server.until(opened);
+    let (mut gateway, _) = gateway.accept().unwrap();
+    let mut peers: Vec<TcpStream> = (0..8)
+        .map(|_| TcpStream::connect(server.addr()).unwrap())
+        .collect();
+    while server.net.connection_count() < 9 {
+        server.turn();
+    }
+    // Each peer always has more than a turn reads of it; the last has one message.
+    let (last, busy) = peers.split_last_mut().unwrap();
+    for peer in busy.iter_mut() {
+        peer.set_nonblocking(true).unwrap();
+    }
+    let message = request(&"x".repeat(2_000));
+    let mut at = vec![0; busy.len()];
+    let mut fill = |busy: &mut [TcpStream]| {
+        for (peer, at) in busy.iter_mut().zip(&mut at) {
+            while let Ok(len) = peer.write(&message[*at..]) {
+                *at = (*at + len) % message.len();
+            }
+        }
+    };
+    let mut heard: HashSet<ConnId> = HashSet::new();
+    for turn in 0..40 {
+        fill(busy);
+        if turn == 20 {
+            last.write_all(&request("the last")).unwrap();
+            heard.clear();
+        }
+        gateway.write_all(&request("from the gateway")).unwrap();
+        let before = server.net.counters().tcp.bytes_in as usize;
+        server.seen.clear();
+        server.turn();
+        let read = server.net.counters().tcp.bytes_in as usize - before;
+        assert!(read < TURN + 2 * READ, "{read} in turn {turn}");
+        let of_gateway = |seen: &Seen| matches!(seen, Seen::Message(_, bytes) if bytes == &request("from the gateway"));
+        assert!(server.seen.iter().any(of_gateway), "turn {turn}");
+        heard.extend(server.seen.iter().filter_map(|seen| match seen {
+            Seen::Message(flow, _) => Some(flow.conn),
+            _ => None,
+        }));
+    }
+    assert_eq!(heard.len(), 9, "each has had a turn");
 }

@@ -11,9 +11,10 @@ use crate::shared::Due;
 use crate::stream::{Ending, Stage};
 use crate::{CloseReason, NetEvent, UpgradeFault};
 
-/// Bytes read from streams in one turn; past it the other streams wait for the
-/// next, so that what comes of them is sent first.
-const TURN_BYTES: usize = 1024 * 1024;
+/// Bytes read in one turn from streams that others opened; past it the rest of these streams
+/// wait for the next, so that what comes of them is sent first. Streams that this side opened do
+/// not: what comes on them belongs to what has begun.
+const TURN_BYTES: usize = 128 * 1024;
 
 impl Net {
     /// A socket that had more to read has its turn.
@@ -128,18 +129,23 @@ impl Net {
                     conn.tls_name().cloned(),
                 )
             });
-            let result = if self.shared.turn_bytes < TURN_BYTES {
-                conn.read(&mut self.shared, on_event)
-            } else {
+            let waits = self.shared.turn_bytes >= TURN_BYTES && conn.opened.is_none();
+            let result = if waits {
                 conn.leave_unread(0, self.shared.now_ms);
                 Ok(true)
+            } else {
+                conn.read(&mut self.shared, on_event)
             };
             match result {
                 Ok(more) => {
                     let ending = conn.stage.ending();
                     let is_upgraded = was_asking && conn.stage.is_open();
                     if more && !std::mem::replace(&mut conn.has_unfinished_read, true) {
-                        self.unfinished_reads.push(ready.token);
+                        // Whoever had no turn comes before who had one.
+                        match waits {
+                            true => self.unfinished_reads.push(ready.token),
+                            false => self.read_on.push(ready.token),
+                        }
                     }
                     if conn.is_to_be_flushed() {
                         conn.mark_to_flush(&mut self.to_flush);
