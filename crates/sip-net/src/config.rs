@@ -119,7 +119,7 @@ pub struct NetConfig {
     /// are closed at once, unless a registered contact relies on a connection from there. 0 for no
     /// limit.
     pub opened_per_source_per_s: u32,
-    /// Bytes waiting to be written on one connection; past it the connection is closed once its
+    /// Bytes waiting to be written on one connection; past it the next message closes it, if its
     /// peer has taken nothing for four seconds.
     pub write_queue_bytes_max: usize,
     /// Bytes waiting to be written on all connections together; past it the

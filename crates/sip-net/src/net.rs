@@ -54,8 +54,8 @@ use time_share::TimeShare;
 const WORTH_MESSAGES: u32 = 2;
 /// Events taken from the kernel at a time.
 const EVENTS_MAX: usize = 1_024;
-/// How long a turn is not at work between two others, at least, for a worker that has not too much
-/// to do. To send what is due and to ask for events takes less.
+/// How long a worker that has not too much to do waits at least, where it has nothing to do or lets
+/// more come. To ask for events takes less.
 const RESTED: Duration = Duration::from_micros(200);
 /// The tick of the connections' deadlines.
 const TICK_MS: u64 = 100;
@@ -79,8 +79,13 @@ pub struct Net {
     unfinished_reads: Vec<Token>,
     /// The same, of the turn before, while they are read on.
     resumed_reads: Vec<Token>,
+    /// Streams that others opened, with more to read than a turn allows: as many are read as
+    /// the next one does.
+    waiting_reads: VecDeque<Token>,
     /// Streams with more to read that this turn has read: they come last in the next.
     read_on: Vec<Token>,
+    /// What this turn has read of streams that this side opened.
+    opened_bytes: usize,
     /// Whether the kernel told of all sockets that had something to read, and when it last did.
     has_seen_all: bool,
     all_seen_ms: u64,
@@ -175,7 +180,9 @@ impl Net {
             sending: SendBatch::new(),
             unfinished_reads: Vec::new(),
             resumed_reads: Vec::new(),
+            waiting_reads: VecDeque::new(),
             read_on: Vec::new(),
+            opened_bytes: 0,
             has_seen_all: true,
             all_seen_ms: now_ms,
             turn_ms: 0,
@@ -223,6 +230,8 @@ impl Net {
             return Err(io::Error::other("poll is not reentrant"));
         };
         let waits = ledger::wait();
+        let may_rest = timeout != Some(Duration::ZERO);
+        let begun_to_wait = if may_rest { self.clock.now() } else { done };
         let interval = Duration::from_micros(self.shared.config.gather_us);
         if !interval.is_zero() && timeout != Some(Duration::ZERO) {
             let pause = self.gather.pause(interval, self.clock.now());
@@ -238,12 +247,13 @@ impl Net {
         let result = self.poll.poll(&mut events, timeout);
         drop(waits);
         let woken = self.clock.now();
-        self.has_rested = woken.saturating_duration_since(done) >= RESTED;
+        self.has_rested = may_rest && woken.saturating_duration_since(begun_to_wait) >= RESTED;
         self.shared.now_ms = clock::ms_at(woken);
         self.shared.counters.polls += 1;
         if result.is_ok() {
             let was_woken = self.waker.woke_up();
             self.shared.turn_bytes = 0;
+            self.opened_bytes = 0;
             self.shared.turn_cost = 0;
             let spare = std::mem::take(&mut self.resumed_reads);
             let mut turns = std::mem::replace(&mut self.unfinished_reads, spare);
@@ -252,6 +262,16 @@ impl Net {
                 self.handle(Ready::more(token), on_event);
             }
             self.resumed_reads = turns;
+            // Whoever waits behind those that are read now is not looked at.
+            for _ in 0..self.waiting_reads.len() {
+                if self.shared.turn_bytes - self.opened_bytes >= turn::TURN_BYTES {
+                    break;
+                }
+                if let Some(token) = self.waiting_reads.pop_front() {
+                    self.begin_turn(token);
+                    self.handle(Ready::more(token), on_event);
+                }
+            }
             // Calls first. Handshakes behind them and in a row: each finds the
             // code of the one before it in the caches.
             let mut handshakes = std::mem::take(&mut self.handshakes_ready);
@@ -278,7 +298,12 @@ impl Net {
                 self.handle(ready, on_event);
             }
             self.handshakes_ready = handshakes;
-            self.unfinished_reads.append(&mut self.read_on);
+            for token in self.read_on.drain(..) {
+                match ready::conn(token).and_then(|id| self.conns.get(id)) {
+                    Some(conn) if conn.opened.is_none() => self.waiting_reads.push_back(token),
+                    _ => self.unfinished_reads.push(token),
+                }
+            }
             self.handle_timers();
             self.recheck_some();
             self.emit_pending(on_event);
@@ -398,6 +423,7 @@ impl Net {
     fn wait_at_most(&self, timeout: Option<Duration>, told: bool) -> Option<Duration> {
         if told
             || !self.unfinished_reads.is_empty()
+            || !self.waiting_reads.is_empty()
             || !self.deferred_handshakes.is_empty()
             || self.recheck.is_due()
         {

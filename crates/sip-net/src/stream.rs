@@ -96,8 +96,8 @@ pub(crate) struct Conn {
     /// How much of the messages is in records, and how much of what goes to the socket was written.
     sealed: usize,
     written: usize,
-    /// Bytes ever queued, ever written, and how many had been queued when all
-    /// was written.
+    /// Bytes ever queued, ever written, and how many of them had been made into records when
+    /// all of these were written.
     queued_total: u64,
     written_total: u64,
     emptied_total: u64,
@@ -397,8 +397,11 @@ impl Conn {
         if self.written == queue.len() {
             shared.buffers.give_back(queue);
             self.written = 0;
+            if is_sealed {
+                let unsealed = self.unsent_plain.len() - self.sealed;
+                self.emptied_total = self.queued_total - unsealed as u64;
+            }
             if self.unsent_bytes() == 0 {
-                self.emptied_total = self.queued_total;
                 if shared.config.answer_timeout_ms == 0 {
                     self.cookies.clear();
                 }
@@ -411,7 +414,7 @@ impl Conn {
                 }
             }
         } else if self.written >= GAP_BYTES.max(queue.len() / 2) {
-            queue.drain(..self.written);
+            forget_front(queue, self.written);
             self.written = 0;
         }
         Ok(())
@@ -455,7 +458,7 @@ impl Conn {
 
     /// A turn has read so much, and left the rest.
     pub(crate) fn leave_unread(&mut self, read: usize, now_ms: u64) {
-        let Some(socket) = &self.socket else {
+        let Some(socket) = self.socket.as_ref().filter(|_| self.stage.is_read()) else {
             return;
         };
         let fd = socket.as_raw_fd();
@@ -558,7 +561,7 @@ impl Conn {
             shared.buffers.give_back(&mut self.unsent_plain);
             self.sealed = 0;
         } else if self.sealed >= self.unsent_plain.len() / 2 {
-            self.unsent_plain.drain(..self.sealed);
+            forget_front(&mut self.unsent_plain, self.sealed);
             self.sealed = 0;
         }
         Ok(())
@@ -575,5 +578,13 @@ impl Conn {
             config.idle_timeout_ms
         };
         self.active_ms.saturating_add(silence_ms)
+    }
+}
+
+/// Takes from a queue what is done with, and the room that it no longer needs.
+fn forget_front(queue: &mut Vec<u8>, len: usize) {
+    queue.drain(..len);
+    if queue.capacity() > GAP_BYTES.max(4 * queue.len()) {
+        queue.shrink_to(2 * queue.len());
     }
 }

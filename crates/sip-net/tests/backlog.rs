@@ -188,3 +188,53 @@ fn streams_take_turns_and_what_this_side_opened_has_one_each_time() {
     }
     assert_eq!(heard.len(), 9, "each has had a turn");
 }
+
+/// Else a stranger whose bytes are read and forgotten would have everybody refused.
+#[test]
+fn what_is_read_to_be_forgotten_does_not_wait() {
+    let mut server = server();
+    let mut peer = TcpStream::connect(server.addr()).unwrap();
+    peer.set_nonblocking(true).unwrap();
+    let garbage = vec![b'x'; 65_536];
+    for _ in 0..8 {
+        while peer.write(&garbage).is_ok_and(|len| len > 0) {}
+        server.turn();
+        server.clock.pass(100);
+        // As long as the turn took.
+        assert!(server.net.waiting_ms() <= Some(100));
+    }
+}
+
+#[test]
+fn streams_that_this_side_opened_have_a_bound_together() {
+    const BOUND: usize = 1024 * 1024;
+    let mut server = server();
+    let gateways: Vec<TcpListener> = (0..48)
+        .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
+        .collect();
+    for gateway in &gateways {
+        let target = to(Transport::Tcp, gateway.local_addr().unwrap());
+        server.net.send(&target, &request("to the gateway"), 0);
+    }
+    server.net.flush();
+    let mut peers: Vec<TcpStream> = gateways
+        .iter()
+        .map(|gateway| gateway.accept().unwrap().0)
+        .collect();
+    while server.net.counters().opened < 48 {
+        server.turn();
+    }
+    let message = messages(60_000);
+    for peer in &mut peers {
+        peer.write_all(&message).unwrap();
+    }
+    let all = peers.len() * message.len();
+    let begun = server.net.counters().tcp.bytes_in as usize;
+    let mut before = begun;
+    while before < begun + all {
+        server.turn();
+        let now = server.net.counters().tcp.bytes_in as usize;
+        assert!(now - before < BOUND + 131_072, "{}", now - before);
+        before = now;
+    }
+}

@@ -71,6 +71,56 @@ fn named(server: &Bench, name: &str) -> Target {
     }
 }
 
+/// Its answer is queued while the session reads.
+#[test]
+fn a_peer_that_pings_while_much_waits_for_it_gets_all_of_it() {
+    let world = World::new();
+    let (mut server, mut client) = (world.server(&["example.com"]), world.client());
+    let target = named(&server, "example.com");
+    client.net.send(&target, &request("first"), 1);
+    let flow = loop {
+        client.turn();
+        server.turn();
+        if let Some(flow) = server.seen.iter().find_map(|seen| match seen {
+            Seen::Message(flow, ..) => Some(*flow),
+            _ => None,
+        }) {
+            break flow;
+        }
+    };
+    let message = request(&"y".repeat(3_000));
+    let mut sent = 0;
+    // The socket takes a part of the last ones, and so little waits that the peer is still read.
+    while server.net.queued_bytes() < 1_000 {
+        for _ in 0..20 {
+            server.net.send(&Target::back(&flow), &message, 0);
+        }
+        server.net.flush();
+        sent += 20;
+        server.turn();
+        server.turn();
+    }
+    for _ in 0..5 {
+        client.net.send(&target, b"\r\n\r\n", 0);
+        client.net.flush();
+        server.turn();
+        server.turn();
+    }
+    assert!((1_000..200_000).contains(&server.net.queued_bytes()));
+    let mut came = 0;
+    for _ in 0..20_000 {
+        client.turn();
+        server.turn();
+        let is_message = |seen: &Seen| matches!(seen, Seen::Message(_, bytes) if *bytes == message);
+        came += client.seen.drain(..).filter(is_message).count();
+        if came == sent {
+            break;
+        }
+    }
+    assert_eq!(came, sent);
+    assert_eq!(server.net.queued_bytes(), 0);
+}
+
 /// What waits is made into records a piece at a time.
 #[test]
 fn a_peer_that_reads_late_gets_all_that_waited_in_order() {
@@ -100,7 +150,10 @@ fn a_peer_that_reads_late_gets_all_that_waited_in_order() {
         "the test must fill the socket"
     );
     let mut next = bodies.iter();
+    let mut turns = 0;
     while next.len() > 0 {
+        turns += 1;
+        assert!(turns < 20_000, "{} have not come", next.len());
         client.turn();
         server.turn();
         for seen in client.seen.drain(..) {

@@ -4,6 +4,9 @@ use super::ready::conn;
 use super::{Net, Port};
 use crate::sys::Shed;
 
+/// How many of the streams that wait for their turn are asked for how long.
+const LOOKED_AT: usize = 64;
+
 impl Net {
     /// Messages received so far.
     pub fn counters_in(&self) -> u64 {
@@ -13,7 +16,8 @@ impl Net {
     /// Whether the last turn left nothing to read; where it read streams, whether it had to wait
     /// for something to read besides.
     pub fn is_drained(&self) -> bool {
-        let has_all = self.unfinished_reads.is_empty() && self.has_seen_all;
+        let has_none = self.unfinished_reads.is_empty() && self.waiting_reads.is_empty();
+        let has_all = has_none && self.has_seen_all;
         has_all && (self.has_rested || !self.may_more_wait())
     }
 
@@ -46,16 +50,16 @@ impl Net {
             false => now_ms.saturating_sub(self.all_seen_ms),
         };
         let mut longest_ms = unheard_ms.max(self.turn_ms);
-        for token in &self.unfinished_reads {
-            let waiting_ms = match conn(*token) {
-                Some(id) => match self.conns.get(id) {
-                    Some(conn) => conn.waiting_ms(now_ms),
-                    None => continue,
-                },
-                None => match self.listeners.get(token.0).map(|listener| &listener.port) {
-                    Some(Port::Udp(port)) => port.waiting_ms()?,
-                    Some(Port::Stream(_) | Port::Closed) | None => return None,
-                },
+        // Whoever waits for his turn is behind those who have waited for longer.
+        let first = self.waiting_reads.iter().take(LOOKED_AT);
+        for token in self.unfinished_reads.iter().chain(first) {
+            let conn = conn(*token).and_then(|id| self.conns.get(id));
+            let listener = self.listeners.get(token.0).map(|listener| &listener.port);
+            let waiting_ms = match (conn, listener) {
+                (Some(conn), _) => conn.waiting_ms(now_ms),
+                (None, Some(Port::Udp(port))) => port.waiting_ms()?,
+                // A connection that is gone, or one that is to come.
+                (None, _) => continue,
             };
             longest_ms = longest_ms.max(waiting_ms);
         }

@@ -12,9 +12,11 @@ use crate::stream::{Ending, Stage};
 use crate::{CloseReason, NetEvent, UpgradeFault};
 
 /// Bytes read in one turn from streams that others opened; past it the rest of these streams
-/// wait for the next, so that what comes of them is sent first. Streams that this side opened do
-/// not: what comes on them belongs to what has begun.
-const TURN_BYTES: usize = 128 * 1024;
+/// wait for the next, so that what comes of them is sent first.
+pub(super) const TURN_BYTES: usize = 128 * 1024;
+/// The same for streams that this side opened: what comes on them mostly belongs to what has
+/// begun.
+const OPENED_TURN_BYTES: usize = 1024 * 1024;
 
 impl Net {
     /// A socket that had more to read has its turn.
@@ -129,22 +131,31 @@ impl Net {
                     conn.tls_name().cloned(),
                 )
             });
-            let waits = self.shared.turn_bytes >= TURN_BYTES && conn.opened.is_none();
+            let is_opened = conn.opened.is_some();
+            let waits = match is_opened {
+                true => self.opened_bytes >= OPENED_TURN_BYTES,
+                false => self.shared.turn_bytes - self.opened_bytes >= TURN_BYTES,
+            };
+            let before = self.shared.turn_bytes;
             let result = if waits {
                 conn.leave_unread(0, self.shared.now_ms);
                 Ok(true)
             } else {
                 conn.read(&mut self.shared, on_event)
             };
+            if is_opened {
+                self.opened_bytes += self.shared.turn_bytes - before;
+            }
             match result {
                 Ok(more) => {
                     let ending = conn.stage.ending();
                     let is_upgraded = was_asking && conn.stage.is_open();
                     if more && !std::mem::replace(&mut conn.has_unfinished_read, true) {
                         // Whoever had no turn comes before who had one.
-                        match waits {
-                            true => self.unfinished_reads.push(ready.token),
-                            false => self.read_on.push(ready.token),
+                        match (waits, is_opened) {
+                            (false, _) => self.read_on.push(ready.token),
+                            (true, true) => self.unfinished_reads.push(ready.token),
+                            (true, false) => self.waiting_reads.push_back(ready.token),
                         }
                     }
                     if conn.is_to_be_flushed() {

@@ -10,7 +10,7 @@ use sip_msg::Framed;
 use super::Conn;
 use crate::config::Framing;
 use crate::event::{CloseReason, NetEvent};
-use crate::shared::{READ_BYTES, Shared, traffic};
+use crate::shared::{Shared, traffic};
 
 /// An unfinished message up to this long is read on in the shared buffer; a
 /// longer one in a buffer of its own, so that bytes which come singly do not
@@ -28,8 +28,10 @@ impl Conn {
             return Ok(false);
         };
         if !self.stage.is_read() {
-            shared.turn_bytes += READ_BYTES;
-            return drain(socket, &mut shared.scratch);
+            self.backlog = None;
+            let len = drain(socket, &mut shared.scratch)?;
+            shared.turn_bytes += len.unwrap_or(0);
+            return Ok(len.is_some());
         }
         let mut scratch = std::mem::take(&mut shared.scratch);
         let encrypted = self.session.is_some();
@@ -140,19 +142,22 @@ impl Conn {
         let Some(mut session) = self.session.take() else {
             return broken!("what is encrypted has a session", Ok(input.len()));
         };
-        let mut output = std::mem::take(&mut self.unsent_wire);
-        let before = output.len();
+        // What it has to say itself; what waits to be written stays where it is counted.
+        let mut output = Vec::new();
         let opening = enter(Component::TlsRecords);
         let result = session.receive(input, &mut output, &mut |data| {
             let _core = enter(Component::SipCore);
             self.take_data(data, shared, on_event)
         });
         drop(opening);
-        if output.len() > before {
-            shared.queued_bytes += output.len() - before;
+        if !output.is_empty() {
+            shared.queued_bytes += output.len();
             self.held_until_ms = u64::MAX;
+            if self.unsent_wire.capacity() == 0 {
+                self.unsent_wire = shared.buffers.take();
+            }
+            self.unsent_wire.append(&mut output);
         }
-        self.unsent_wire = output;
         self.session = Some(session);
         match result {
             Ok(progress) if progress.peer_closed => Err(CloseReason::Peer),
@@ -292,13 +297,13 @@ impl Conn {
     }
 }
 
-/// Reads and forgets.
-fn drain(socket: &mut TcpStream, scratch: &mut [u8]) -> Result<bool, CloseReason> {
+/// Reads and forgets; gives how much, or `None` where there is nothing more.
+fn drain(socket: &mut TcpStream, scratch: &mut [u8]) -> Result<Option<usize>, CloseReason> {
     match socket.read(scratch) {
         Ok(0) => Err(CloseReason::Peer),
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
+        Ok(len) => Ok(Some(len)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Some(0)),
         Err(_) => Err(CloseReason::Broken),
     }
 }
