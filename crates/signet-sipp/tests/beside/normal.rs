@@ -53,6 +53,14 @@ fn normal(message: &str, names: &Names) -> String {
 /// Names for the numbers that differ from run to run.
 fn numbers(text: &str, names: &Names) -> String {
     let mut text = text.to_owned();
+    // Behind an address it is a port, whichever process has the same number.
+    for (port, name) in [
+        (names.caller_port, "{caller port}"),
+        (names.callee_port, "{callee port}"),
+    ] {
+        let (place, named) = (format!("127.0.0.1:{port}"), format!("127.0.0.1:{name}"));
+        text = replace_number(&text, &place, &named);
+    }
     for (number, name) in [
         (names.caller_pid, "{caller pid}"),
         (names.callee_pid, "{callee pid}"),
@@ -61,23 +69,22 @@ fn numbers(text: &str, names: &Names) -> String {
         (u32::from(names.caller_port) + 1, "{caller port + 1}"),
         (u32::from(names.callee_port) + 1, "{callee port + 1}"),
     ] {
-        text = replace_number(&text, number, name);
+        text = replace_number(&text, &number.to_string(), name);
     }
     text
 }
 
-/// A number that stands by itself.
-fn replace_number(text: &str, number: u32, name: &str) -> String {
-    let digits = number.to_string();
+/// Digits that stand by themselves.
+fn replace_number(text: &str, digits: &str, name: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
-    while let Some(at) = rest.find(&digits) {
+    while let Some(at) = rest.find(digits) {
         let behind = &rest[at + digits.len()..];
         let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
         out.push_str(&rest[..at]);
         let before = out.chars().next_back();
         if is_digit(before) || is_digit(behind.chars().next()) {
-            out.push_str(&digits);
+            out.push_str(digits);
         } else {
             out.push_str(name);
         }
