@@ -92,11 +92,11 @@ fn a_peer_that_pings_while_much_waits_for_it_gets_all_of_it() {
     let mut sent = 0;
     // The socket takes a part of the last ones, and so little waits that the peer is still read.
     while server.net.queued_bytes() < 1_000 {
-        for _ in 0..20 {
+        for _ in 0..15 {
             server.net.send(&Target::back(&flow), &message, 0);
         }
         server.net.flush();
-        sent += 20;
+        sent += 15;
         server.turn();
         server.turn();
     }
