@@ -2,9 +2,9 @@
 //! between the two.
 //!
 //! The first steps are as small as the two rates are close at the end; then they grow, so that a
-//! bad beginning costs a few tries and not many. A rate that is not held by chance is not tried
-//! again: the search of `signet load peak`, which does, takes minutes, and a run has dozens of
-//! peaks, most of them found more than once.
+//! bad beginning costs a few tries and not many. A rate that is not held is tried once more only
+//! where that was a surprise ([`Edge::doubt`]): the search of `signet load peak`, which does so
+//! always, takes minutes, and a run has dozens of peaks, most of them found more than once.
 
 use invariant::broken;
 
@@ -19,6 +19,8 @@ const STEPS_ALIKE: u32 = 2;
 const STEP_MAX: f64 = 0.4;
 /// Rates that are tried.
 const TRIES_MAX: u32 = 8;
+/// Rates that are tried at least after a doubt, if so many are needed.
+const TRIES_AGAIN: u32 = 4;
 /// The lowest rate.
 const RATE_MIN_PER_S: f64 = 1.0;
 
@@ -26,6 +28,7 @@ const RATE_MIN_PER_S: f64 = 1.0;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Edge {
     next_per_s: Option<f64>,
+    first_step: f64,
     step: f64,
     tries: u32,
     held_per_s: Option<f64>,
@@ -37,6 +40,7 @@ impl Edge {
     pub(super) fn new(start_per_s: f64, step: f64) -> Self {
         Self {
             next_per_s: Some(start_per_s.max(RATE_MIN_PER_S)),
+            first_step: step,
             step,
             tries: 0,
             held_per_s: None,
@@ -73,6 +77,18 @@ impl Edge {
             self.step = (self.step * STEP_GROWTH).min(STEP_MAX);
         }
         self.next_per_s = next_per_s.filter(|_| !is_last);
+    }
+
+    /// Has the lowest rate that was not held tried once more, and goes on from there: both sides
+    /// would have had room at it, so that a moment in which the machine stood still is a likelier
+    /// reason than the rate. At the end of a search, and once in it.
+    pub(super) fn doubt(&mut self) {
+        let Some(not_held_per_s) = self.not_held_per_s.take() else {
+            return broken!("a rate that is doubted was tried and not held");
+        };
+        self.next_per_s = Some(not_held_per_s);
+        self.step = self.first_step;
+        self.tries = self.tries.min(TRIES_MAX - TRIES_AGAIN);
     }
 
     /// The highest rate that was held, and the lowest above it that was not.
@@ -126,6 +142,32 @@ mod tests {
         for (holds_per_s, expected) in [(900.0, 3), (950.0, 2), (1_050.0, 2), (1_100.0, 3)] {
             assert_eq!(tries(1_000.0, 0.065, holds_per_s).0.len(), expected);
         }
+    }
+
+    #[test]
+    fn a_rate_that_is_doubted_is_tried_again_and_left_behind_where_it_is_held() {
+        // The first was not held by chance; what is below it is.
+        let mut edge = Edge::new(1_000.0, 0.065);
+        edge.give(false);
+        edge.give(true);
+        assert_eq!(edge.found(), (Some(935.0), Some(1_000.0)));
+        assert_eq!(edge.next_per_s(), None);
+        edge.doubt();
+        let mut tried = Vec::new();
+        while let Some(per_s) = edge.next_per_s() {
+            tried.push(per_s.round());
+            edge.give(per_s <= 1_150.0);
+        }
+        assert_eq!(tried, [1_000.0, 1_065.0, 1_203.0, 1_134.0]);
+        assert_eq!(edge.found().0.map(f64::round), Some(1_134.0));
+        // Where it is not held again, it was the rate.
+        let mut edge = Edge::new(1_000.0, 0.065);
+        edge.give(false);
+        edge.give(true);
+        edge.doubt();
+        edge.give(false);
+        assert_eq!(edge.found(), (Some(935.0), Some(1_000.0)));
+        assert_eq!(edge.next_per_s(), None);
     }
 
     #[test]

@@ -65,7 +65,20 @@ pub(super) fn peak(
     };
     let (mut held, mut above) = (None, None);
     let begun_per_s = edge.next_per_s();
-    while let Some(per_s) = edge.next_per_s() {
+    let mut is_doubted = false;
+    loop {
+        let Some(per_s) = edge.next_per_s() else {
+            let (_, not_held_per_s) = edge.found();
+            let surprise = held.as_ref().zip(not_held_per_s);
+            if !is_doubted
+                && surprise.is_some_and(|(held, per_s)| has_room(held, per_s, driver.is_started()))
+            {
+                is_doubted = true;
+                edge.doubt();
+                continue;
+            }
+            break;
+        };
         let rate = Rate {
             per_s,
             stretch: wanted.stretch,
@@ -119,6 +132,15 @@ pub(super) fn peak(
     Ok(repeat)
 }
 
+/// Whether both sides would have had room at a higher rate, by what they took at one that was held.
+fn has_room(held: &Repeat, per_s: f64, is_database_beside: bool) -> bool {
+    let held_per_s = held.figures.get(figure::RATE_PER_S).copied();
+    held_per_s.is_some_and(|held_per_s| {
+        let at = Taken::of(&held.figures, &held.core_busy, is_database_beside);
+        at.times(per_s / held_per_s).bound() == Bound::Neither
+    })
+}
+
 /// What came of a rate.
 fn of_rate(per_s: f64, repeat: Repeat) -> Tried {
     Tried {
@@ -165,14 +187,14 @@ fn judge(repeat: &mut Repeat, above: Option<Tried>, is_database_beside: bool) {
     repeat.bound = Some(most.bound());
     if most.bound() == Bound::Load {
         let rate = match at_above {
-            Some((per_s, _)) if at.load < FULL => {
+            Some((per_s, _)) if at.bound() != Bound::Load => {
                 format!(" at {} a second", plain(per_s.round()))
             }
             _ => String::new(),
         };
         repeat.doubts.push(format!(
-            "The core of load, called side and database was full{rate} ({:.0}%) and the server's \
-             not ({:.0}%): the server's peak lies above; give the load more cores.",
+            "The core of load, called side and database was full{rate} ({:.0}%), fuller than the \
+             server's ({:.0}%): the server's peak may lie above; give the load more cores.",
             most.load * 100.0,
             most.server * 100.0
         ));
@@ -240,10 +262,12 @@ impl Taken {
         }
     }
 
+    /// Where both cores are full, what is fuller bounds: beside a load that has even less room a
+    /// server may hold more.
     fn bound(self) -> Bound {
-        if self.server >= BUSY {
+        if self.server >= BUSY && self.server >= self.load {
             Bound::Server
-        } else if self.load >= FULL {
+        } else if self.load >= FULL || self.server >= BUSY {
             Bound::Load
         } else {
             Bound::Neither
@@ -391,8 +415,36 @@ mod tests {
             "{found:?}"
         );
         assert_eq!(found.not_held.map(|above| above.per_s), Some(110.0));
-        let found = judged(cores(0.85, 0.8, 0.0), Some(cores(0.97, 1.0, 0.0)));
+        let found = judged(cores(0.85, 0.8, 0.0), Some(cores(0.97, 0.96, 0.0)));
         assert_eq!((found.bound, found.doubts.len()), (Some(Bound::Server), 0));
+    }
+
+    #[test]
+    fn where_both_are_full_the_fuller_one_bounds() {
+        let found = judged(cores(0.72, 0.74, 0.0), Some(cores(0.92, 0.94, 0.0)));
+        assert_eq!((found.bound, found.doubts.len()), (Some(Bound::Load), 1));
+        assert!(
+            found.doubts[0].contains("(94%), fuller than the server's (92%)"),
+            "{found:?}"
+        );
+        let found = judged(cores(0.72, 0.74, 0.0), Some(cores(0.94, 0.92, 0.0)));
+        assert_eq!((found.bound, found.doubts.len()), (Some(Bound::Server), 0));
+    }
+
+    #[test]
+    fn a_rate_is_doubted_where_both_had_room() {
+        let held = |server: f64, load: f64| {
+            let mut figures = cores(server, load, 0.0);
+            figures.insert(figure::RATE_PER_S.to_owned(), 1_000.0);
+            Repeat {
+                figures,
+                ..Repeat::default()
+            }
+        };
+        assert!(has_room(&held(0.72, 0.74), 1_070.0, true));
+        assert!(!has_room(&held(0.88, 0.74), 1_070.0, true));
+        assert!(!has_room(&held(0.72, 0.92), 1_070.0, true));
+        assert!(!has_room(&Repeat::default(), 1_070.0, true));
     }
 
     #[test]
