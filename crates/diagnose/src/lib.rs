@@ -327,7 +327,7 @@ fn of_another_form(message: &str) -> Option<(String, String)> {
         ),
         "invalid socket address syntax" => (
             "this is no address with a port",
-            "write ADDRESS:PORT, for example \"127.0.0.1:9090\"",
+            "write ADDRESS:PORT, for example \"127.0.0.1:9060\"",
         ),
         "invalid IP address syntax" => (
             "this is no address",

@@ -98,12 +98,13 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: LoadCommand,
     },
-    /// Set up what an experiment needs between its programs: a distance
+    /// Run experiments on SIP servers and compare the results; simulate a distance; profile CPU
+    /// time
     Bed {
         #[command(subcommand)]
         command: BedCommand,
     },
-    /// Write what completes the command line of a shell, to the standard output
+    /// Write shell completions to standard output
     Completions {
         /// The shell
         shell: clap_complete::Shell,
@@ -212,7 +213,7 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Have a running server log more or less, until it is started again
+    /// Show or set a running server's log level, until it restarts
     LogLevel {
         #[command(flatten)]
         place: InstanceArgs,
@@ -332,7 +333,7 @@ pub(crate) enum UserCommand {
     },
     /// List the users
     List,
-    /// Set how far a user may call, his caller ID, and where his calls are forwarded
+    /// Set how far a user may call, their caller ID, and where their calls are forwarded
     ///
     /// What is not given stays; - resets it. A running server has applied it when the command
     /// returns.
@@ -354,9 +355,8 @@ pub(crate) enum UserCommand {
     },
     /// Add or change users from a CSV file; one bad line, and none is taken
     ///
-    /// The first line names the columns: user, realm or domain (may be left out), and
-    /// either password, or ha1_md5, ha1_sha256 and ha1_sha512_256 as `export`
-    /// writes them.
+    /// The first line names the columns: user (or username), realm or domain (optional), and
+    /// password, or ha1_md5 (or ha1), ha1_sha256, ha1_sha512_256 as `export` writes them.
     Import {
         /// The file; - for the standard input
         file: PathBuf,
@@ -509,7 +509,7 @@ fn metrics_address(text: &str) -> Result<SocketAddr, String> {
     bare.parse::<u16>()
         .map(|port| SocketAddr::from(([127, 0, 0, 1], port)))
         .or_else(|_| text.parse())
-        .map_err(|_| "write ADDRESS:PORT, for example 127.0.0.1:9090".to_owned())
+        .map_err(|_| "write ADDRESS:PORT, for example 127.0.0.1:9060".to_owned())
 }
 
 #[cfg(test)]
@@ -558,7 +558,7 @@ mod tests {
     fn options_reach_the_configuration() {
         let Source::Options(config) = serve(
             "signet serve --no-auth --listen udp:127.0.0.1:5060 --listen tls:[::1]:5061 --forward sip:127.0.0.1:5070;transport=udp \
-             --domain Example.com --workers 2 --metrics 9090 --trace-sip --stateless --data d",
+             --domain Example.com --workers 2 --metrics 9060 --trace-sip --stateless --data d",
         ) else {
             panic!()
         };
@@ -568,7 +568,7 @@ mod tests {
         assert_eq!(config.domains, ["example.com".parse().unwrap()]);
         assert_eq!(
             config.metrics.listen,
-            Some("127.0.0.1:9090".parse().unwrap())
+            Some("127.0.0.1:9060".parse().unwrap())
         );
         assert_eq!((config.workers, config.data), (2, PathBuf::from("d")));
         assert!(config.forward.is_some());

@@ -37,7 +37,7 @@ pub(crate) enum LoadCommand {
     Register(Box<RegisterOptions>),
     /// Be the called side: ring, answer, until interrupted
     Answer(Box<AnswerOptions>),
-    /// Search the largest rate that is held
+    /// Find the highest rate that the server sustains
     Peak(Box<PeakOptions>),
     /// Drive parts of loads for a controller on another machine
     Worker(WorkerArgs),
@@ -136,7 +136,7 @@ struct TlsOptions {
     /// PEM file with the authority that the server's certificate is from
     #[arg(long, value_name = "FILE")]
     ca: Vec<PathBuf>,
-    /// Believe any certificate: for servers whose authority is not at hand
+    /// Accept any certificate (insecure)
     #[arg(long, conflicts_with = "ca")]
     trust_anyone: bool,
     /// Certificate chain of the calling side, or of a called side here that has none of its own

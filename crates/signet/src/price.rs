@@ -31,7 +31,7 @@ pub(crate) enum PriceCommand {
     /// Measure what whole tunnels between two network namespaces carry, what they add to a round
     /// trip, and what they cost SIP
     ///
-    /// Namespaces take root. What cannot run on this machine is named with the reason, and the
+    /// Namespaces need root. What cannot run on this machine is named with the reason, and the
     /// rest runs. Whatever it starts ends with it. Measure where nothing else runs. It exits
     /// with 130 when it was interrupted.
     Tunnel(TunnelOptions),

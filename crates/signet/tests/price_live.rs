@@ -266,7 +266,7 @@ fn a_server_at_rest_has_no_price_for_a_call_and_one_that_is_not_there_is_told() 
         (
             ["--metrics", "https://example.test/"],
             "https is not spoken",
-            "127.0.0.1:9090",
+            "127.0.0.1:9060",
         ),
     ];
     for (place, what, remedy) in unreached {

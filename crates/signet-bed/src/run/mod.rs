@@ -55,7 +55,7 @@ pub struct Options {
     pub watched: Vec<Watched>,
     /// Whether stacks are drawn where CPU time is taken apart, in `flame/`.
     pub has_flame: bool,
-    /// Whether the server has a namespace of the network of its own, which takes root.
+    /// Whether the server has a namespace of the network of its own, which needs root.
     pub has_namespaces: bool,
     /// The command line, for the record.
     pub command: String,

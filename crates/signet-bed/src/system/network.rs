@@ -44,7 +44,7 @@ impl Network {
     /// The server in a namespace of its own, which goes with this value.
     ///
     /// # Errors
-    /// That this takes root, `ip`, or a kernel with namespaces.
+    /// That this needs root, `ip`, or a kernel with namespaces.
     pub fn namespaces() -> Result<Self, Error> {
         Ok(Self {
             server: SERVER,

@@ -31,7 +31,7 @@ pub(super) struct Link {
 
 impl Link {
     /// # Errors
-    /// That this takes root, `ip`, or a kernel with namespaces.
+    /// That this needs root, `ip`, or a kernel with namespaces.
     pub(super) fn make() -> Result<Self, Error> {
         let failed = |why: String| Error::new(why, NAMESPACE_REMEDY);
         let made = Self {

@@ -88,7 +88,7 @@ fn read_url(url: &str) -> Result<(SocketAddr, String), Error> {
     let unreadable = |why: &str| {
         Error::new(
             format!("{url}: no address for figures: {why}"),
-            "write it as the server tells it at its start: http://127.0.0.1:9090/metrics, or 127.0.0.1:9090",
+            "write it as the server tells it at its start: http://127.0.0.1:9060/metrics, or 127.0.0.1:9060",
         )
     };
     let bare = match url.split_once("://") {
@@ -122,20 +122,20 @@ mod tests {
     fn an_address_may_be_written_short() {
         for (url, addr, path) in [
             (
-                "http://127.0.0.1:9090/metrics",
-                "127.0.0.1:9090",
+                "http://127.0.0.1:9060/metrics",
+                "127.0.0.1:9060",
                 "/metrics",
             ),
-            ("http://127.0.0.1:9090/", "127.0.0.1:9090", "/metrics"),
+            ("http://127.0.0.1:9060/", "127.0.0.1:9060", "/metrics"),
             (
-                "http://127.0.0.1:9090/sip/metrics",
-                "127.0.0.1:9090",
+                "http://127.0.0.1:9060/sip/metrics",
+                "127.0.0.1:9060",
                 "/sip/metrics",
             ),
-            ("192.0.2.1:9090", "192.0.2.1:9090", "/metrics"),
-            ("[::1]:9090", "[::1]:9090", "/metrics"),
-            (":9090", "127.0.0.1:9090", "/metrics"),
-            ("9090", "127.0.0.1:9090", "/metrics"),
+            ("192.0.2.1:9060", "192.0.2.1:9060", "/metrics"),
+            ("[::1]:9060", "[::1]:9060", "/metrics"),
+            (":9060", "127.0.0.1:9060", "/metrics"),
+            ("9060", "127.0.0.1:9060", "/metrics"),
         ] {
             let (found, of) = read_url(url).unwrap();
             assert_eq!(
@@ -145,7 +145,7 @@ mod tests {
             );
         }
         for url in [
-            "https://127.0.0.1:9090/metrics",
+            "https://127.0.0.1:9060/metrics",
             "",
             "127.0.0.1",
             "http://127.0.0.1:x",
@@ -155,7 +155,7 @@ mod tests {
                 error.what().contains("no address for figures"),
                 "{url}: {error}"
             );
-            assert!(error.remedy().contains("127.0.0.1:9090"), "{error}");
+            assert!(error.remedy().contains("127.0.0.1:9060"), "{error}");
         }
     }
 }

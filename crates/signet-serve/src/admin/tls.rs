@@ -74,7 +74,7 @@ pub fn tls(instance: &Instance, form: Form) -> Result<(), Error> {
                     ),
                     None => format!("no server runs on {}", data.display()),
                 },
-                "start it with --metrics 9090, or name its configuration with --config FILE",
+                "start it with --metrics 9060, or name its configuration with --config FILE",
             ));
         }
         (Instance::Config(path), Some(running)) => (

@@ -230,7 +230,7 @@ impl Users {
             return Ok(());
         }
         say(&format!(
-            "{} of them have an HA1 for MD5 alone: they can register only where the configuration has authentication.algorithms = [\"MD5\"]\n",
+            "{} of them have an HA1 for MD5 alone: they cannot register with a phone that answers the SHA-256 challenge. Set authentication.algorithms = [\"MD5\"], or offer MD5 alone to them in [[authentication.lenient]]\n",
             imported.md5_only
         ))
     }

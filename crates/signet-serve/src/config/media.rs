@@ -24,7 +24,7 @@ const PATIENCE_MAX_MS: u64 = 16_000;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Media {
-    /// Where they take commands by the ng protocol; without any no media is led.
+    /// Where they take commands by the ng protocol; without any no media is relayed.
     pub engines: Vec<EngineAt>,
     /// What happens to calls that need one when none answers.
     pub when_gone: WhenGone,
@@ -57,7 +57,7 @@ pub struct Media {
 pub struct MediaNetwork {
     /// Where one end of the call is.
     pub network: Network,
-    /// Whether its media is led; without it what the listener says.
+    /// Whether its media is relayed; without it what the listener says.
     pub media: Option<MediaUse>,
     /// The engines' interface towards it.
     pub interface: Option<String>,
@@ -131,7 +131,7 @@ impl fmt::Display for EngineAt {
 
 impl Media {
     /// The same for the engine of the protocol, with the rules of the listeners in their order;
-    /// none where no media is led.
+    /// none where no media is relayed.
     pub(crate) fn settings(
         &self,
         mode: Mode,
@@ -163,7 +163,7 @@ impl Media {
         }))
     }
 
-    /// What it comes to, in a line; empty where no media is led.
+    /// What it comes to, in a line; empty where no media is relayed.
     pub(crate) fn text(&self) -> String {
         if self.engines.is_empty() {
             return String::new();
@@ -308,7 +308,7 @@ impl Config {
         }
         if self.mode != Mode::Stateful {
             warnings.push(
-                "media: only a stateful server follows calls, so no media is led: write mode = \"stateful\""
+                "media: only a stateful server follows calls, so no media is relayed: write mode = \"stateful\""
                     .to_owned(),
             );
         }
@@ -439,7 +439,7 @@ mod tests {
         );
         assert!(config.warnings().is_empty());
         for (more, told) in [
-            ("mode = \"redirect\"\n", "no media is led"),
+            ("mode = \"redirect\"\n", "no media is relayed"),
             ("[proxy]\nrecord_route = false\n", "do not hear of the end"),
         ] {
             let text = format!("{more}[media]\nengines = [\"udp:127.0.0.1\"]\n");

@@ -124,7 +124,7 @@ pub struct Config {
     pub user_group: Vec<UserGroup>,
     /// The registrar.
     pub registrar: Registrar,
-    /// Where phones behind address translations are reached.
+    /// Where phones behind NAT are reached.
     pub nat: Nat,
     /// Media engines.
     pub media: Media,

@@ -1,4 +1,4 @@
-//! Phones behind address translations.
+//! Phones behind NAT.
 
 use serde::Deserialize;
 use sip_engine::settings::{self, KeepAlive};
@@ -7,7 +7,7 @@ use super::Config;
 use super::check::Faults;
 use super::values::{Network, some_within, within};
 
-/// Where phones are reached that may be behind address translations.
+/// Where phones are reached that may be behind NAT.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Nat {
@@ -18,7 +18,7 @@ pub struct Nat {
     /// without it, as for all.
     #[serde(deserialize_with = "some_within::<_, _, 30, 86_400>")]
     pub expires_max_s: Option<u32>,
-    /// What is sent to those phones so that their translation does not forget them.
+    /// What is sent to those phones so that their NAT does not forget them.
     pub keepalive: KeepAlive,
     /// The longest time from one to the next.
     #[serde(deserialize_with = "within::<_, _, 2, 600>")]

@@ -36,7 +36,7 @@ pub struct Listen {
     /// Where phones are reached that register or call here.
     #[serde(default)]
     pub nat: settings::Nat,
-    /// Whether the media of calls that come or go here is led by an engine.
+    /// Whether an engine relays the media of calls that come or go here.
     #[serde(default)]
     pub media: settings::MediaUse,
     /// The listener's own security.
@@ -159,7 +159,7 @@ pub struct GatewayGroup {
     /// How many calls may go on over it at a time; 0 for any number.
     #[serde(default, deserialize_with = "within::<_, _, 0, 1_000_000>")]
     pub calls_max: u32,
-    /// Whether the media of calls to them is led by an engine; without it what both ends make
+    /// Whether an engine relays the media of calls to them; without it what both ends make
     /// of it.
     pub media: Option<settings::MediaUse>,
     /// Its members.

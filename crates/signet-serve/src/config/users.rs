@@ -129,7 +129,7 @@ pub enum UserLayout {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StoreTls {
-    /// Everywhere but on this machine.
+    /// Everywhere except on this machine.
     #[default]
     Auto,
     /// Everywhere.

@@ -8,7 +8,7 @@ use clap::Subcommand;
 pub(crate) enum BindingsCommand {
     /// Remove the contacts of a user, or one of them
     ///
-    /// A phone that registers again is bound again: to prevent it, remove the user or change his
+    /// A phone that registers again is bound again: to prevent it, remove the user or change their
     /// password (`signet user passwd`).
     Remove {
         /// alice or alice@example.com

@@ -5,7 +5,7 @@ use signet_serve::admin::UserChanges;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AliasCommand {
-    /// Let a name or number lead somewhere; several targets ring together, or by their q
+    /// Point a name or number at one or more targets; they ring together, or in order of q
     ///
     /// A running server has applied it when the command returns. What would lead back to itself is
     /// refused.
@@ -29,28 +29,28 @@ pub(crate) enum AliasCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct UserChangeOptions {
-    /// How far he may call: none, internal, national, international or premium
+    /// How far they may call: none, internal, national, international or premium
     #[arg(long, value_name = "HOW-FAR")]
     permissions: Option<String>,
-    /// The [[user_group]] that he is in
+    /// The [[user_group]] that they are in
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
-    /// The number that his calls to the outside show
+    /// The number that their calls to the outside show
     #[arg(long, value_name = "NUMBER")]
     caller_id: Option<String>,
-    /// How many outgoing calls he may have at once; 0 for no limit
+    /// How many outgoing calls they may have at once; 0 for no limit
     #[arg(long, value_name = "N")]
     calls_max: Option<String>,
-    /// Where all his calls go: a name, a number or a URI
+    /// Where all calls to them go: a name, a number or a URI
     #[arg(long, value_name = "TO")]
     forward_always: Option<String>,
-    /// Where calls go while his phones are busy
+    /// Where calls go while their phones are busy
     #[arg(long, value_name = "TO")]
     forward_busy: Option<String>,
-    /// Where those go that nobody takes, or that reach no phone
+    /// Where calls go that are not answered, or when no phone is registered
     #[arg(long, value_name = "TO")]
     forward_no_answer: Option<String>,
-    /// How long his phones ring before that
+    /// How long their phones ring before that
     #[arg(long, value_name = "SECONDS")]
     no_answer_s: Option<String>,
 }

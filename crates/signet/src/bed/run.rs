@@ -56,7 +56,7 @@ pub(crate) struct RunOptions {
     /// Draw the stacks where CPU time is taken apart, in the folder flame
     #[arg(long)]
     flame: bool,
-    /// loopback, or namespaces: the server behind a pair of virtual interfaces, which takes root
+    /// loopback, or namespaces: the server behind a pair of virtual interfaces, which needs root
     /// [default: loopback]
     #[arg(long, value_name = "NETWORK", conflicts_with = "to")]
     network: Option<NetworkName>,

@@ -16,7 +16,7 @@ use crate::args::InstanceArgs;
 pub(crate) struct LiveOptions {
     #[command(flatten)]
     place: InstanceArgs,
-    /// The server's address for figures, in place of its data folder: http://127.0.0.1:9090/metrics
+    /// The server's address for figures, in place of its data folder: http://127.0.0.1:9060/metrics
     #[arg(long, value_name = "URL", conflicts_with_all = ["config", "data"])]
     metrics: Option<String>,
     /// What a core costs for an hour, in euros

@@ -20,7 +20,7 @@ pub(crate) struct TunnelOptions {
     /// Which tunnels, besides none: a program (openvpn) or one of its (openvpn/aes-128-gcm); all if left out
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
-    /// Name the tunnels that there are, and end
+    /// List the tunnels and exit
     #[arg(long)]
     list: bool,
     /// Seconds of each measurement

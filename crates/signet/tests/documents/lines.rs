@@ -42,11 +42,11 @@ const fn typed(
     }
 }
 
-const fn configured(lines: &'static [(&'static str, Do)], leave_out: &'static str) -> Block {
+const fn configured(leave_out: &'static str) -> Block {
     Block {
         document: OPERATING,
         place: "toml",
-        lines,
+        lines: &[],
         configuration: Some(leave_out),
     }
 }
@@ -56,6 +56,7 @@ const OPERATING: &str = "docs/OPERATING.md";
 
 const RELEASE: &str = "a build for release takes minutes; the program is in its place here";
 const PACKAGE: &str = "tests/package.rs makes and installs the package";
+const PUBLIC: &str = "it wants the package's user, and a certificate of a public authority";
 const MEASURES: &str = "it measures for minutes, and wants the machine for itself";
 
 /// Certificates that configurations name, and for what they are.
@@ -145,9 +146,9 @@ pub(crate) const BLOCKS: &[Block] = &[
         "readme",
         &[
             ("make deb", Skip(PACKAGE)),
-            ("apt install ./target/deb/signet_*.deb", Skip(PACKAGE)),
+            ("sudo apt install ./target/deb/signet_*.deb", Skip(PACKAGE)),
             (
-                "signet why --user alice --config /etc/signet/signet.toml",
+                "sudo signet why --user alice --config /etc/signet/signet.toml",
                 Run(&["no such refusal among the last 0"]),
             ),
         ],
@@ -157,11 +158,11 @@ pub(crate) const BLOCKS: &[Block] = &[
         "readme",
         &[
             (
-                "target/release/signet serve --metrics 127.0.0.1:9090 --trace-sip",
-                Serve(&["figures on http://127.0.0.1:9090/metrics"]),
+                "target/release/signet serve --metrics 127.0.0.1:9060 --trace-sip   # instead of the one above",
+                Serve(&["figures on http://127.0.0.1:9060/metrics"]),
             ),
             (
-                "curl http://127.0.0.1:9090/metrics",
+                "curl http://127.0.0.1:9060/metrics",
                 Run(&["# HELP signet_", "signet_refusals_total"]),
             ),
         ],
@@ -244,9 +245,9 @@ pub(crate) const BLOCKS: &[Block] = &[
                 "make deb                                 # target/deb/signet_*.deb",
                 Skip(PACKAGE),
             ),
-            ("apt install ./target/deb/signet_*.deb", Skip(PACKAGE)),
+            ("sudo apt install ./target/deb/signet_*.deb", Skip(PACKAGE)),
             (
-                "signet user add alice --config /etc/signet/signet.toml",
+                "sudo signet user add alice --config /etc/signet/signet.toml",
                 Run(&["alice"]),
             ),
         ],
@@ -294,21 +295,18 @@ pub(crate) const BLOCKS: &[Block] = &[
                 Run(&[]),
             ),
             (
-                "signet domain add example.net          # then kill -HUP",
+                "signet domain add example.net          # then: systemctl reload signet, or kill -HUP $(pidof signet)",
                 Run(&["example.net"]),
             ),
         ],
     ),
-    configured(&[], ""),
-    configured(&[], ""),
-    configured(&[], ""),
-    configured(&[], ""),
-    configured(&[], ""),
-    configured(
-        &[],
-        "not here: it is rtpengine's own, and tests/media.rs starts one with such",
-    ),
-    configured(&[], ""),
+    configured(""),
+    configured(""),
+    configured(""),
+    configured(""),
+    configured(""),
+    configured("not here: it is rtpengine's own, and tests/media.rs starts one with such"),
+    configured(""),
     typed(
         OPERATING,
         "users",
@@ -339,7 +337,7 @@ pub(crate) const BLOCKS: &[Block] = &[
             ),
         ],
     ),
-    configured(&[], ""),
+    configured(""),
     typed(
         OPERATING,
         "users",
@@ -355,7 +353,7 @@ pub(crate) const BLOCKS: &[Block] = &[
             ("signet user show carol", Run(&["group              staff"])),
         ],
     ),
-    configured(&[], ""),
+    configured(""),
     typed(
         OPERATING,
         "users",
@@ -370,7 +368,7 @@ pub(crate) const BLOCKS: &[Block] = &[
             ),
         ],
     ),
-    configured(&[], ""),
+    configured(""),
     typed(
         OPERATING,
         "authority",
@@ -385,9 +383,30 @@ pub(crate) const BLOCKS: &[Block] = &[
             ),
         ],
     ),
-    configured(&[], ""),
-    configured(&[], "crls"),
-    configured(
+    configured(""),
+    typed(
+        OPERATING,
+        "authority",
+        &[
+            (
+                "install -d -o root -g signet -m 0750 /etc/signet/tls",
+                Skip(PUBLIC),
+            ),
+            (
+                "install -o signet -g signet -m 0644 fullchain.pem /etc/signet/tls/chain.pem",
+                Skip(PUBLIC),
+            ),
+            (
+                "install -o signet -g signet -m 0600 privkey.pem /etc/signet/tls/key.pem",
+                Skip(PUBLIC),
+            ),
+            ("systemctl reload signet", Skip(PUBLIC)),
+        ],
+    ),
+    configured("crls"),
+    typed(
+        OPERATING,
+        "toml",
         &[
             (
                 "cargo build --release -p signet --features legacy-tls",
@@ -398,8 +417,8 @@ pub(crate) const BLOCKS: &[Block] = &[
                 Run(&["legacy.pem", "legacy.key"]),
             ),
         ],
-        "not here: it is for the other build, and tests/legacy_tls.rs has it",
     ),
+    configured("not here: it is for the other build, and tests/legacy_tls.rs has it"),
     typed(
         OPERATING,
         "operating",
@@ -413,15 +432,19 @@ pub(crate) const BLOCKS: &[Block] = &[
                 Skip("a line of a DNS zone; tests/dns.rs has such"),
             ),
             (
+                "_sip._tcp.example.com.  SRV 0 0 5060 sip.example.com.",
+                Skip("a line of a DNS zone; tests/dns.rs has such"),
+            ),
+            (
                 "sip.example.com.        A   203.0.113.7",
                 Skip("a line of a DNS zone; tests/dns.rs has such"),
             ),
         ],
     ),
-    configured(&[], ""),
-    configured(&[], ""),
-    configured(&[], ""),
-    configured(&[], ""),
+    configured(""),
+    configured(""),
+    configured(""),
+    configured(""),
     typed(
         OPERATING,
         "operating",
@@ -446,15 +469,17 @@ pub(crate) const BLOCKS: &[Block] = &[
             Run(&[]),
         )],
     ),
-    configured(&[], ""),
-    configured(
+    configured(""),
+    typed(
+        OPERATING,
+        "toml",
         &[(
             "(umask 077; openssl rand -hex 32 > /etc/signet/ticket.secret)   # once, then copied",
             Run(&[]),
         )],
-        "",
     ),
-    configured(&[], ""),
+    configured(""),
+    configured(""),
     typed(
         OPERATING,
         "operating",

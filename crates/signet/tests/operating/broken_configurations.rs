@@ -87,10 +87,10 @@ const BROKEN: [Broken; 19] = [
     ),
     (
         "a port alone",
-        "[metrics]\nlisten = \"9090\"\n",
+        "[metrics]\nlisten = \"9060\"\n",
         &[
             ":5:10: this is no address with a port",
-            "\"127.0.0.1:9090\"",
+            "\"127.0.0.1:9060\"",
         ],
     ),
     (
