@@ -134,7 +134,8 @@ pub struct NetConfig {
     /// Whether STUN Binding requests are answered on UDP listeners that frame SIP
     /// (RFC 5626 4.4.2).
     pub stun: bool,
-    /// How long a message may take from its first byte to its last.
+    /// How long a message may take from its first byte to its last; once more so long where
+    /// more of it is there by then and waits for its turn to be read.
     pub message_timeout_ms: u64,
     /// How long a connection may be silent.
     pub idle_timeout_ms: u64,
@@ -148,7 +149,8 @@ pub struct NetConfig {
     /// with each failure. [`crate::Net::open`] does not wait.
     pub reopen_backoff_max_ms: u64,
     /// How long the request to make a WebSocket of a connection may take, or the
-    /// answer to ours, from when the connection, or its TLS, is up.
+    /// answer to ours, from when the connection, or its TLS, is up. Waits for a turn count
+    /// as in [`Self::message_timeout_ms`].
     pub upgrade_timeout_ms: u64,
     /// How long a WebSocket may be silent before it is pinged, and after that
     /// before it is given up; 0 for never.

@@ -10,7 +10,7 @@ use sip_msg::{ConnId, Target, Transport};
 use slab::Slab;
 
 use crate::meter::{Meter, PeerNames};
-use crate::ranks::{Class, GETTING_ON_MS, Ranks, Standing};
+use crate::ranks::{Class, Ranks, Standing};
 use crate::stream::Conn;
 
 /// Bits of a [`ConnId`] that are the place in the table.
@@ -20,8 +20,8 @@ const WORKER_SHIFT: u32 = 56;
 /// The most connections of one worker.
 pub(crate) const CONNS_MAX: usize = (1 << PLACE_BITS) - 1;
 
-/// Connections that one source may have that have carried nothing yet. While it has more, none
-/// of those is given time to get on before it goes first.
+/// Connections that one source may have that have carried nothing yet. Those beyond are given no
+/// time to get on before they go first.
 const GETTING_ON_PER_SOURCE_MAX: usize = 64;
 
 /// What a connection may be reused for.
@@ -171,11 +171,18 @@ impl Conns {
                 conn.usefulness.carried_ms = now_ms;
             }
             conn.usefulness.has_moved = false;
-            let class = conn.class();
-            if conn.usefulness.has_carried && conn.is_counted_unused {
-                conn.is_counted_unused = false;
+            let mut class = conn.class();
+            if conn.is_counted_unused {
                 let source = source(conn.flow.remote.ip());
-                one_less(&mut self.unused_by_source, source);
+                if conn.usefulness.has_carried {
+                    conn.is_counted_unused = false;
+                    one_less(&mut self.unused_by_source, source);
+                } else if class == Class::Unused
+                    && is_many(&self.unused_by_source, source)
+                    && !self.ranks.is_in(index_of(id), Class::Unused)
+                {
+                    class = Class::Crowd;
+                }
             }
             self.ranks.put(index_of(id), class);
         }
@@ -196,8 +203,11 @@ impl Conns {
             let conn = table.get_mut(place).filter(may_go)?;
             conn.usefulness.expire(now_ms);
             let source = source(conn.flow.remote.ip());
-            let is_one_of_many = unused.get(&source) > Some(&GETTING_ON_PER_SOURCE_MAX);
-            let waits_for_us = conn.stage.waits_for_us();
+            let is_one_of_many = conn.is_counted_unused && is_many(unused, source);
+            // Of a stream that was never read something is to be read: that may be the message. Of
+            // one that was, it may be more of nothing, without end.
+            let is_unheard = conn.has_unfinished_read && conn.usefulness.heard_ms == 0;
+            let waits_for_us = conn.stage.waits_for_us() || (is_unheard && !is_one_of_many);
             if waits_for_us && !conn.usefulness.has_carried {
                 // Meanwhile it gets on.
                 conn.usefulness.carried_ms = now_ms;
@@ -206,7 +216,7 @@ impl Conns {
                 class: conn.class(),
                 carried_ms: conn.usefulness.carried_ms,
                 heard_ms: conn.usefulness.lived_ms(),
-                getting_on_ms: if is_one_of_many { 0 } else { GETTING_ON_MS },
+                is_one_of_many,
                 waits_for_us,
             })
         })?;
@@ -337,6 +347,11 @@ fn peer_of(conn: &Conn) -> Option<Peer> {
         tls_name: conn.tls_name().cloned(),
         lane: opened.map_or(0, |opened| opened.lane),
     })
+}
+
+/// Whether of a source more have carried nothing than are given time to get on.
+fn is_many(unused: &HashMap<IpAddr, usize>, source: IpAddr) -> bool {
+    unused.get(&source) > Some(&GETTING_ON_PER_SOURCE_MAX)
 }
 
 /// Takes one from what is counted of a source.

@@ -15,7 +15,7 @@ use wheel::Wheel;
 use crate::awaited::AwaitedClients;
 use crate::clock::{self, Clock};
 use crate::config::{NetConfig, WorkerSockets};
-use crate::conns::Conns;
+use crate::conns::{Conns, source};
 use crate::shared::{READ_BYTES, Shared};
 use crate::sys::{RecvBatch, SendBatch};
 use crate::waker::Waker;
@@ -39,6 +39,7 @@ mod send;
 mod shed;
 mod time_share;
 mod turn;
+mod waiting;
 
 use accept::{Listener, Port};
 use backoff::Backoff;
@@ -49,6 +50,7 @@ use pending_event::PendingEvent;
 use ready::{Ready, WAKER};
 use recheck::Recheck;
 use time_share::TimeShare;
+use waiting::WaitingStreams;
 
 /// Messages in each interval, on average, from which on it pays to let them gather.
 const WORTH_MESSAGES: u32 = 2;
@@ -82,7 +84,7 @@ pub struct Net {
     resumed_reads: Vec<Token>,
     /// Streams that others opened, with more to read than a turn allows: as many are read as
     /// the next one does.
-    waiting_reads: VecDeque<Token>,
+    waiting_reads: WaitingStreams,
     /// Streams with more to read that this turn has read: they come last in the next.
     read_on: Vec<Token>,
     /// What this turn has read of streams that this side opened.
@@ -181,7 +183,7 @@ impl Net {
             sending: SendBatch::new(),
             unfinished_reads: Vec::new(),
             resumed_reads: Vec::new(),
-            waiting_reads: VecDeque::new(),
+            waiting_reads: WaitingStreams::default(),
             read_on: Vec::new(),
             opened_bytes: 0,
             has_seen_all: true,
@@ -264,14 +266,14 @@ impl Net {
             }
             self.resumed_reads = turns;
             // Whoever waits behind those that are read now is not looked at.
-            for _ in 0..self.waiting_reads.len() {
-                if self.shared.turn_bytes - self.opened_bytes >= turn::TURN_BYTES {
-                    break;
-                }
-                if let Some(token) = self.waiting_reads.pop_front() {
-                    self.begin_turn(token);
-                    self.handle(Ready::more(token), on_event);
-                }
+            self.waiting_reads.begin_turn();
+            while self.shared.turn_bytes - self.opened_bytes < turn::TURN_BYTES
+                && let Some(token) = self.waiting_reads.take_next()
+            {
+                let before = self.shared.turn_bytes;
+                self.begin_turn(token);
+                self.handle(Ready::more(token), on_event);
+                self.waiting_reads.was_read(self.shared.turn_bytes - before);
             }
             // Calls first. Handshakes behind them and in a row: each finds the
             // code of the one before it in the caches.
@@ -301,7 +303,10 @@ impl Net {
             self.handshakes_ready = handshakes;
             for token in self.read_on.drain(..) {
                 match ready::conn(token).and_then(|id| self.conns.get(id)) {
-                    Some(conn) if conn.opened.is_none() => self.waiting_reads.push_back(token),
+                    Some(conn) if conn.opened.is_none() => {
+                        let source = source(conn.flow.remote.ip());
+                        self.waiting_reads.put(token, source);
+                    }
                     _ => self.unfinished_reads.push(token),
                 }
             }

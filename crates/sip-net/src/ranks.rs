@@ -1,6 +1,6 @@
 //! In which order connections give up their places, when there are too many.
 //!
-//! Each connection hangs in one of six lists, the one that carried a message
+//! Each connection hangs in one of seven lists, the one that carried a message
 //! least lately in front. To move one to the end, to take one out and to find
 //! the least useful one take constant time each. A connection is known here by
 //! its place in the table of connections alone.
@@ -14,16 +14,14 @@ pub(crate) use usefulness::Usefulness;
 /// No place.
 const NIL: u32 = u32::MAX;
 /// Lists: for each class of use one.
-const LISTS: usize = 6;
+const LISTS: usize = 7;
 /// Requests that have no answer after so long will have none: timer C
 /// (RFC 3261 16.6) and the time that the last messages take.
 const STALE_MS: u64 = 240_000;
 /// For so long a connection that has carried nothing may get on, a handshake or its first
 /// message, before it goes first: a round trip, and one segment that is lost and sent again.
 /// Else each newcomer to a full table would close the one before, and none would ever register.
-pub(crate) const GETTING_ON_MS: u64 = 3_000;
-/// Connections that are looked at for one that has not got on.
-const LOOKED_AT_MAX: usize = 16;
+const GETTING_ON_MS: u64 = 3_000;
 /// A connection that is relied on and on which nothing was heard for so long may be dead, as all
 /// are after a power cut: a phone that shows itself as often as it is asked to (Flow-Timer, RFC
 /// 5626 4.4.1) has left two keep-alives out by then.
@@ -56,6 +54,8 @@ impl Default for Rank {
 pub(crate) enum Class {
     /// It has never carried a message.
     Unused,
+    /// The same, and when it came its source had more of these than are given time to get on.
+    Crowd,
     /// The same, and it has to wait for this side.
     Waiting,
     /// Nobody relies on it, and nothing is under way.
@@ -76,17 +76,19 @@ pub(crate) struct Standing {
     pub(crate) carried_ms: u64,
     /// When it last carried a message or anything was heard on it.
     pub(crate) heard_ms: u64,
-    /// For how long after that it may get on, where it has carried nothing.
-    pub(crate) getting_on_ms: u64,
+    /// Whether its source has more that have carried nothing than are given time to get on.
+    pub(crate) is_one_of_many: bool,
     /// Whether it has to wait for this side: to close it then would lose what was done for it.
     pub(crate) waits_for_us: bool,
 }
 
 impl Standing {
-    /// The list that it belongs into: one that waits for this side would hide those behind it.
-    fn list(&self) -> Class {
+    /// The list that it belongs into: one that waits for this side would hide those behind it, as
+    /// one that is given time would hide those that are not. Whoever was given time keeps it.
+    fn list(&self, now_in: Class) -> Class {
         match self.class {
             Class::Unused if self.waits_for_us => Class::Waiting,
+            Class::Unused if self.is_one_of_many && now_in != Class::Unused => Class::Crowd,
             class => class,
         }
     }
@@ -95,8 +97,6 @@ impl Standing {
 /// How long the first of a list must have been quiet, to go.
 #[derive(Clone, Copy)]
 enum Quiet {
-    /// For as long as it may get on.
-    ToGetOn,
     For(u64),
     /// For [`UNHEARD_MS`], where few have carried nothing yet.
     WhereFewAreUnused,
@@ -181,8 +181,13 @@ impl Ranks {
     /// Whether one was found to wait for this side, and is kept out of the way until it is put
     /// back.
     pub(crate) fn is_waiting(&self, place: usize) -> bool {
+        self.is_in(place, Class::Waiting)
+    }
+
+    /// Whether one stands in the list of this class.
+    pub(crate) fn is_in(&self, place: usize, class: Class) -> bool {
         let rank = self.ranks.get(place);
-        rank.is_some_and(|rank| rank.class == Some(Class::Waiting))
+        rank.is_some_and(|rank| rank.class == Some(class))
     }
 
     /// The connection that is missed least, and what it was good for. `None`
@@ -196,7 +201,8 @@ impl Ranks {
     ) -> Option<(usize, Class)> {
         let stale_ms = quiet_ms.max(STALE_MS);
         let orders = [
-            (Class::Unused, Quiet::ToGetOn),
+            (Class::Unused, Quiet::For(GETTING_ON_MS)),
+            (Class::Crowd, Quiet::For(0)),
             (Class::Idle, Quiet::For(quiet_ms)),
             (Class::Bound, Quiet::WhereFewAreUnused),
             (Class::Unused, Quiet::For(0)),
@@ -209,42 +215,31 @@ impl Ranks {
         // for each change of it.
         'again: loop {
             for (class, quiet) in orders {
-                // They stand in order of time, but of those that get on some have less of it.
-                let mut looks = match class {
-                    Class::Unused => LOOKED_AT_MAX,
-                    _ => 1,
+                let Some(place) = self.first(class) else {
+                    continue;
                 };
-                let mut next = self.first(class);
-                while looks > 0
-                    && let Some(place) = next
-                {
-                    let Some(now) = look(place) else {
-                        self.take_out(place);
-                        continue 'again;
-                    };
-                    if now.list() != class {
-                        self.put(place, now.list());
-                        continue 'again;
-                    }
-                    next = self.behind(place);
-                    looks -= 1;
-                    let quiet_ms = match quiet {
-                        Quiet::ToGetOn => now.getting_on_ms,
-                        Quiet::For(ms) => ms,
-                        Quiet::WhereFewAreUnused if self.has_few_unused() => {
-                            quiet_ms.max(UNHEARD_MS)
-                        }
-                        Quiet::WhereFewAreUnused => break,
-                        // While such wait, nobody who carries anything is closed for a newcomer.
-                        Quiet::Never => return None,
-                    };
-                    let since_ms = match class {
-                        Class::Bound => now.heard_ms,
-                        _ => now.carried_ms,
-                    };
-                    if since_ms.saturating_add(quiet_ms) <= now_ms {
-                        return Some((place, class));
-                    }
+                let Some(now) = look(place) else {
+                    self.take_out(place);
+                    continue 'again;
+                };
+                let list = now.list(class);
+                if list != class {
+                    self.put(place, list);
+                    continue 'again;
+                }
+                let quiet_ms = match quiet {
+                    Quiet::For(ms) => ms,
+                    Quiet::WhereFewAreUnused if self.has_few_unused() => quiet_ms.max(UNHEARD_MS),
+                    Quiet::WhereFewAreUnused => continue,
+                    // While such wait, nobody who carries anything is closed for a newcomer.
+                    Quiet::Never => return None,
+                };
+                let since_ms = match class {
+                    Class::Bound => now.heard_ms,
+                    _ => now.carried_ms,
+                };
+                if since_ms.saturating_add(quiet_ms) <= now_ms {
+                    return Some((place, class));
                 }
             }
             return None;
@@ -252,7 +247,8 @@ impl Ranks {
     }
 
     fn has_few_unused(&self) -> bool {
-        let unused = self.counts[Class::Unused as usize] + self.counts[Class::Waiting as usize];
+        let unused = [Class::Unused, Class::Crowd, Class::Waiting];
+        let unused: usize = unused.map(|class| self.counts[class as usize]).iter().sum();
         let all: usize = self.counts.iter().sum();
         unused < (all / FEW_PART).max(FEW_MIN)
     }
@@ -260,11 +256,6 @@ impl Ranks {
     fn first(&self, class: Class) -> Option<usize> {
         let (head, _) = self.ends.get(class as usize)?;
         (*head != NIL).then_some(*head as usize)
-    }
-
-    fn behind(&self, place: usize) -> Option<usize> {
-        let next = self.ranks.get(place)?.next;
-        (next != NIL).then_some(next as usize)
     }
 
     fn rank(&mut self, place: u32) -> Option<&mut Rank> {

@@ -28,6 +28,7 @@ mod ws;
 
 use backlog::Backlog;
 use cookies::Cookies;
+use deadlines::Begun;
 pub(crate) use stage::{Ending, Pending, Stage};
 
 /// Written bytes before a gap at the front of a queue is closed.
@@ -131,7 +132,7 @@ pub(crate) struct Conn {
     pub(crate) peer_ended: bool,
     /// When it last carried anything, and when the unfinished message began.
     active_ms: u64,
-    message_begun_ms: Option<u64>,
+    message_begun: Option<Begun>,
     /// When the certificate ends that the peer proved itself by.
     ends_ms: u64,
     timer: TimerId,
@@ -179,7 +180,7 @@ impl Conn {
             odd_until_ms: 0,
             peer_ended: false,
             active_ms: now_ms,
-            message_begun_ms: None,
+            message_begun: None,
             ends_ms: u64::MAX,
             timer: TimerId::NONE,
             timer_ms: u64::MAX,
@@ -466,6 +467,11 @@ impl Conn {
             Some(backlog) => backlog.read(read, fd, now_ms),
             None => self.backlog = Some(Box::new(Backlog::new(fd, now_ms))),
         }
+    }
+
+    /// What is unread waits for its peer from now on, and not for a turn.
+    pub(crate) fn forget_backlog(&mut self) {
+        self.backlog = None;
     }
 
     /// How long what it leaves unread has waited.

@@ -2,17 +2,76 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashSet;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{Bench, Seen, any_port, opened, request, to};
-use sip_msg::{ConnId, Transport};
-use sip_net::{ListenerConfig, NetConfig, NetEvent};
+use crate::common::{Bench, Seen, any_port, closed, message, opened, request, stream_from, to};
+use sip_msg::{ConnId, ListenerId, Target, Transport};
+use sip_net::testing::upgrade_request;
+use sip_net::{
+    CloseReason, ListenerConfig, NetConfig, NetEvent, WebSocketListener, WebSocketRules,
+};
+
+/// What a turn reads of a socket.
+const READ: u64 = 65_536;
 
 fn server() -> Bench {
+    server_with(NetConfig::default())
+}
+
+fn server_with(config: NetConfig) -> Bench {
     let listener = ListenerConfig::new(Transport::Tcp, any_port("127.0.0.1"));
-    Bench::on_given_clock(&[listener], NetConfig::default())
+    Bench::on_given_clock(&[listener], config)
+}
+
+/// Streams from one address of which there is always more to read than a turn does.
+pub(crate) struct Flood {
+    streams: Vec<TcpStream>,
+    /// How much of a message each of them has sent.
+    at: Vec<usize>,
+    message: Vec<u8>,
+}
+
+impl Flood {
+    pub(crate) fn new(server: &mut Bench, host: u8, count: usize) -> Self {
+        let before = server.net.connection_count();
+        let streams: Vec<_> = (0..count)
+            .map(|_| stream_from([127, 0, 0, host], server.addr()))
+            .collect();
+        while server.net.connection_count() < before + count {
+            server.turn();
+        }
+        for stream in &streams {
+            stream.set_nonblocking(true).unwrap();
+        }
+        server.seen.clear();
+        Self {
+            streams,
+            at: vec![0; count],
+            message: request(&"x".repeat(2_000)),
+        }
+    }
+
+    pub(crate) fn fill(&mut self) {
+        for (stream, at) in self.streams.iter_mut().zip(&mut self.at) {
+            while let Ok(len) = stream.write(&self.message[*at..]) {
+                *at = (*at + len) % self.message.len();
+            }
+        }
+    }
+
+    fn turn(&mut self, server: &mut Bench) {
+        self.fill();
+        server.turn();
+    }
+
+    /// Each has had its turn, and waits for the next.
+    fn settle(&mut self, server: &mut Bench) {
+        (0..self.streams.len()).for_each(|_| self.turn(server));
+        server.seen.clear();
+    }
 }
 
 /// Messages of so many bytes together.
@@ -29,19 +88,23 @@ fn read(server: &mut Bench, bytes: u64) {
     }
 }
 
-/// A worker that is never through with a stream is no slow one for that.
-#[test]
-fn of_a_stream_with_more_to_read_it_is_told_how_long_that_waits() {
-    // What a turn reads of a socket.
-    const READ: u64 = 65_536;
-    let mut server = server();
+/// A peer for which the kernel has more room than a turn reads, as it has once a connection has
+/// carried something.
+fn with_room(server: &mut Bench) -> TcpStream {
     let mut peer = TcpStream::connect(server.addr()).unwrap();
-    // The kernel gives a connection more room once it has carried something.
     for _ in 0..200 {
         let sent = messages(50_000);
         peer.write_all(&sent).unwrap();
-        read(&mut server, sent.len() as u64);
+        read(server, sent.len() as u64);
     }
+    peer
+}
+
+/// A worker that is never through with a stream is no slow one for that.
+#[test]
+fn of_a_stream_with_more_to_read_it_is_told_how_long_that_waits() {
+    let mut server = server();
+    let mut peer = with_room(&mut server);
     peer.write_all(&messages(80_000)).unwrap();
     read(&mut server, READ);
     assert_eq!(server.net.waiting_ms(), Some(0));
@@ -62,6 +125,42 @@ fn of_a_stream_with_more_to_read_it_is_told_how_long_that_waits() {
         Some(0),
         "what was before does not count"
     );
+}
+
+/// Else a peer that was busy for a moment has everybody refused who comes after it.
+#[test]
+fn what_is_left_unread_until_its_sender_reads_does_not_wait_for_this_side() {
+    let mut server = server_with(NetConfig {
+        write_queue_bytes_max: 4 << 20,
+        ..NetConfig::default()
+    });
+    let mut peer = with_room(&mut server);
+    let (flow, _) = server.message();
+    // A turn leaves some of it.
+    peer.write_all(&messages(200_000)).unwrap();
+    read(&mut server, READ);
+    assert_eq!(server.net.waiting_ms(), Some(0));
+    // Then so much waits for the peer that it is read no more.
+    let answer = request(&"x".repeat(50_000));
+    while server.net.queued_bytes() < 2 << 20 {
+        server.net.send(&Target::back(&flow), &answer, 0);
+        server.net.flush();
+    }
+    while server.net.counters().reads_paused == 0 {
+        server.turn();
+    }
+    server.clock.pass(10_000);
+    server.turn();
+    assert_eq!(server.net.waiting_ms(), None);
+    // The peer reads again, and there is more than a turn reads.
+    let before = server.net.counters().tcp.bytes_in;
+    peer.set_nonblocking(true).unwrap();
+    let mut buffer = vec![0; 1 << 20];
+    while server.net.counters().tcp.bytes_in == before {
+        while peer.read(&mut buffer).is_ok() {}
+        server.turn();
+    }
+    assert_eq!(server.net.waiting_ms(), Some(0));
 }
 
 /// There is only so much room for it here, and what waits with him is not seen.
@@ -137,7 +236,7 @@ fn of_sockets_that_a_turn_heard_nothing_of_it_is_known_when_the_last_did() {
 #[test]
 fn streams_take_turns_and_what_this_side_opened_has_one_each_time() {
     // What a turn reads of a socket, and of those that others opened.
-    const READ: usize = 65_536;
+    const READ: usize = self::READ as usize;
     const TURN: usize = 2 * READ;
     let mut server = server();
     let gateway = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -187,6 +286,109 @@ fn streams_take_turns_and_what_this_side_opened_has_one_each_time() {
         }));
     }
     assert_eq!(heard.len(), 9, "each has had a turn");
+}
+
+/// However many streams one source has: else all others wait for a round of these.
+#[test]
+fn whoever_has_little_to_say_does_not_wait_for_all_streams_of_a_source_that_has_much() {
+    let mut server = server();
+    let mut flood = Flood::new(&mut server, 9, 64);
+    flood.settle(&mut server);
+    let mut phone = stream_from([127, 0, 0, 3], server.addr());
+    while server.net.connection_count() < 65 {
+        flood.turn(&mut server);
+    }
+    for nth in 0..4 {
+        let sent = request(&format!("no. {nth}"));
+        phone.write_all(&sent).unwrap();
+        let is_it = |seen: &Seen| matches!(seen, Seen::Message(_, bytes) if *bytes == sent);
+        let mut turns = 0;
+        while !server.seen.iter().any(is_it) {
+            server.seen.clear();
+            flood.turn(&mut server);
+            turns += 1;
+            assert!(turns <= 3, "no. {nth}");
+        }
+    }
+    // The flood is read on meanwhile, each stream of it.
+    server.seen.clear();
+    (0..40).for_each(|_| flood.turn(&mut server));
+    let heard = server.seen.iter().filter_map(message);
+    let heard: HashSet<_> = heard.map(|(flow, _)| flow.conn).collect();
+    assert_eq!(heard.len(), 64);
+}
+
+/// The time of a message does not run out because its end lies here.
+#[test]
+fn a_message_whose_end_waits_for_its_turn_is_not_too_late() {
+    let mut server = server_with(NetConfig {
+        message_timeout_ms: 1_000,
+        ..NetConfig::default()
+    });
+    let mut flood = Flood::new(&mut server, 9, 32);
+    flood.settle(&mut server);
+    let mut peer = stream_from([127, 0, 0, 9], server.addr());
+    let sent = request("in two parts");
+    let (first, second) = sent.split_at(100);
+    peer.write_all(first).unwrap();
+    (0..40).for_each(|_| flood.turn(&mut server));
+    server.seen.clear();
+    peer.write_all(second).unwrap();
+    flood.turn(&mut server);
+    // With the time that deadlines are kept in.
+    server.clock.pass(1_100);
+    flood.turn(&mut server);
+    let is_it = |seen: &Seen| matches!(seen, Seen::Message(_, bytes) if *bytes == sent);
+    assert!(!server.seen.iter().any(is_it));
+    (0..40).for_each(|_| flood.turn(&mut server));
+    assert!(server.seen.iter().any(is_it));
+    // Nor is any of those closed that send without end, and are cut amid a message each time.
+    assert_eq!(server.seen.iter().find_map(closed), None);
+}
+
+/// Nor that of an upgrade, and it does not begin anew for ever.
+#[test]
+fn an_upgrade_that_waits_for_its_turn_has_its_time_once_more() {
+    for is_too_late in [false, true] {
+        let rules = WebSocketRules {
+            own_hosts: vec!["example.com".into()],
+            ..WebSocketRules::default()
+        };
+        let browsers = Arc::new(WebSocketListener::new(rules));
+        let listeners = [
+            ListenerConfig::new(Transport::Tcp, any_port("127.0.0.1")),
+            ListenerConfig::websocket(any_port("127.0.0.1"), None, browsers),
+        ];
+        let config = NetConfig {
+            upgrade_timeout_ms: 1_000,
+            ..NetConfig::default()
+        };
+        let mut server = Bench::on_given_clock(&listeners, config);
+        let mut flood = Flood::new(&mut server, 9, 64);
+        flood.settle(&mut server);
+        let to = server.net.local_addr(ListenerId(1)).unwrap();
+        let mut browser = stream_from([127, 0, 0, 9], to);
+        while server.net.connection_count() < 65 {
+            flood.turn(&mut server);
+        }
+        let asks = upgrade_request("example.com", "/", "");
+        browser.write_all(asks.as_bytes()).unwrap();
+        flood.turn(&mut server);
+        // With the time that deadlines are kept in.
+        for _ in 0..=usize::from(is_too_late) {
+            server.clock.pass(1_100);
+            assert_eq!(server.seen.iter().find_map(closed), None);
+            flood.turn(&mut server);
+        }
+        let upgraded = |server: &Bench| server.net.counters().websocket.upgraded;
+        assert_eq!(upgraded(&server), 0);
+        (0..80).for_each(|_| flood.turn(&mut server));
+        let ended = server.seen.iter().find_map(closed);
+        match is_too_late {
+            false => assert_eq!((ended, upgraded(&server)), (None, 1)),
+            true => assert_eq!((ended, upgraded(&server)), (Some(CloseReason::Upgrade), 0)),
+        }
+    }
 }
 
 /// Else a stranger whose bytes are read and forgotten would have everybody refused.

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use crate::backlog::Flood;
 use crate::common::*;
 use crate::tls_storm::plain_hello;
 use sip_msg::{Flow, ListenerId, Target, Transport};
@@ -227,6 +228,64 @@ fn a_flood_from_one_source_is_given_no_time_to_get_on() {
     assert_eq!(server.message(), (quiet, request("still")));
     let counters = server.net.counters();
     assert_eq!((counters.evicted_unused, counters.evicted_idle), (172, 0));
+}
+
+/// Else sixteen connections that have just come would hide the flood behind them, and idle ones
+/// would be closed for it.
+#[test]
+fn whoever_has_just_come_hides_no_flood_from_one_source() {
+    let mut server = server_by(160, 2_000, Clock::given());
+    let idle: Vec<_> = (0..40).map(|_| phone(&mut server, true)).collect();
+    server.clock.pass(60_000);
+    let mut silent: Vec<_> = (0..16)
+        .map(|_| connect_from([127, 0, 0, 8], &mut server))
+        .collect();
+    for _ in 0..300 {
+        silent.push(connect_from([127, 0, 0, 9], &mut server));
+    }
+    let counters = server.net.counters();
+    assert_eq!((counters.evicted_unused, counters.evicted_idle), (196, 0));
+    // Nor were those closed that came before it.
+    for (stream, _) in &mut silent[..16] {
+        stream.set_nonblocking(true).unwrap();
+        let nothing = |error: std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
+        assert!(stream.read(&mut [0]).is_err_and(nothing));
+    }
+    drop(idle);
+}
+
+/// What a phone has said and nobody has read yet may be its registration.
+#[test]
+fn who_waits_to_be_read_for_the_first_time_is_not_closed_for_others() {
+    let mut server = server_by(19, 2_000, Clock::given());
+    server.clock.pass(1);
+    let (_quiet_stream, quiet) = phone(&mut server, true);
+    // Each from an address of its own, and all of them to be read before who speaks after them.
+    let hosts = 41..=56;
+    let mut floods: Vec<_> = hosts.map(|host| Flood::new(&mut server, host, 1)).collect();
+    // One that says nothing again and again, and one that says its first word.
+    let (mut empty_stream, empty) = connect_from([127, 0, 0, 30], &mut server);
+    empty_stream.write_all(b"\r\n").unwrap();
+    let heard = server.net.counters().tcp.bytes_in;
+    turn_until(&mut server, |server| {
+        server.net.counters().tcp.bytes_in == heard + 2
+    });
+    let (mut late_stream, late) = connect_from([127, 0, 0, 31], &mut server);
+    // That one can write to it is told first.
+    server.turn();
+    floods.iter_mut().for_each(Flood::fill);
+    empty_stream.write_all(b"\r\n").unwrap();
+    late_stream.write_all(&request("first")).unwrap();
+    server.turn();
+    server.clock.pass(3_001);
+    let newcomers = [(); 2].map(|()| TcpStream::connect(server.addr()).unwrap());
+    server.turn();
+    let of_late = |seen: &Seen| matches!(seen, Seen::Message(of, _) if *of == late);
+    assert!(!server.seen.iter().any(of_late));
+    assert_eq!(evicted(&mut server), empty.conn);
+    assert_eq!(evicted(&mut server), quiet.conn);
+    server.until(|seen| of_late(seen).then_some(()));
+    drop(newcomers);
 }
 
 #[test]
@@ -455,6 +514,26 @@ fn what_a_handshake_keeps_is_counted_and_bounded() {
     assert_eq!(server.until(closed), CloseReason::Refused);
     assert_eq!(server.net.connection_count(), 2);
     assert_eq!(server.net.kept_bytes(), 2 * first.len());
+}
+
+/// It makes no step, so that no step looks at what is kept.
+#[test]
+fn the_beginning_of_a_record_counts_beside_that_of_a_message() {
+    let mut server = secure_server(NetConfig::default());
+    // 19 KiB of a ClientHello of 65,535 bytes in two records that are whole.
+    let mut whole = vec![22, 3, 1, 0x20, 0, 1, 0, 0xff, 0xff];
+    whole.resize(5 + 0x2000, 7);
+    whole.extend([22, 3, 1, 0x2b, 0]);
+    whole.resize(whole.len() + 0x2b00, 7);
+    let mut begun = vec![22, 3, 1, 0x40, 0];
+    begun.resize(16_000, 7);
+    let mut stream = TcpStream::connect(server.addr()).unwrap();
+    stream.write_all(&whole).unwrap();
+    turn_until(&mut server, |server| server.net.kept_bytes() == whole.len());
+    stream.write_all(&begun).unwrap();
+    let error = server.until(handshake_failed);
+    assert_eq!(error.failure, HandshakeFailure::Broken);
+    assert_eq!(server.net.kept_bytes(), 0);
 }
 
 #[test]

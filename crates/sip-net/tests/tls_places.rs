@@ -87,7 +87,12 @@ fn what_somebody_said_and_nobody_has_read_is_no_silence() {
 #[test]
 fn the_beginning_of_a_hello_holds_no_place_for_good() {
     let world = World::new();
-    let (mut server, pool) = world.server(places(2));
+    // What has begun is done then: a client whose step a thread has does not give way.
+    let config = HandshakeConfig {
+        threads: 0,
+        ..places(2)
+    };
+    let (mut server, pool) = world.server(config);
     let addr = server.addr();
     // A record that is whole, and a ClientHello that is not.
     let beginning = [22, 3, 1, 0, 4, 1, 0, 0xff, 0xff];
@@ -171,6 +176,30 @@ fn who_dribbles_after_his_answer_gains_no_time() {
         gets_in(&world, &mut server, &pool);
         assert!(!is_still_open(&begun[0]) && is_still_open(&begun[1]));
     }
+}
+
+/// Else a byte from each of those that are looked at has each newcomer refused.
+#[test]
+fn who_says_a_byte_before_each_turn_holds_no_place_for_that() {
+    let world = World::new();
+    let (mut server, pool) = world.server_by(places(16), Clock::given());
+    let addr = server.addr();
+    let mut clients: Vec<_> = (0..16).map(|_| TcpStream::connect(addr).unwrap()).collect();
+    turn_until(&mut server, &pool, |now| now.under_way == 16);
+    server.clock.pass(1_000);
+    let say = |clients: &mut [TcpStream]| {
+        for client in clients {
+            client.write_all(&[22]).unwrap();
+        }
+    };
+    say(&mut clients);
+    turn_until_kept(&mut server, 16);
+    say(&mut clients);
+    let newcomer = TcpStream::connect(addr).unwrap();
+    turn_until(&mut server, &pool, |now| now.refused == 1);
+    assert!(is_left_open(&newcomer) && !is_left_open(&clients[0]));
+    assert!(clients[1..].iter().all(is_left_open));
+    assert_eq!(server.net.counters().displaced_handshakes, 1);
 }
 
 /// Until so many bytes of handshakes wait for the rest of them.

@@ -189,9 +189,19 @@ impl Handshake {
         matches!(negotiated, Some((TlsVersion::V13, _, None)))
     }
 
-    /// Whether more came before the first step than a client says by itself.
+    /// Whether more came, and waits for more, than a peer has to say: the beginning of a record
+    /// beside that of a message too.
     pub fn says_too_much(&self) -> bool {
-        self.session.is_none() && self.input.len() > INPUT_WITHOUT_CHAIN_MAX
+        self.input.len() > self.input_max()
+    }
+
+    fn input_max(&self) -> usize {
+        match &self.side {
+            // Before the first step it is a hello.
+            Ours::Server(_) if self.session.is_none() => INPUT_WITHOUT_CHAIN_MAX,
+            Ours::Server(side) if side.gate.verifier.is_none() => INPUT_WITHOUT_CHAIN_MAX,
+            _ => INPUT_MAX,
+        }
     }
 
     /// It has its turn as one of this class.
@@ -316,11 +326,7 @@ impl Handshake {
             .map_err(|error| HandshakeError::of(&error, &self.output))?;
         self.input.drain(..progress.consumed);
         self.looked_at = whole.and_then(|end| end.checked_sub(progress.consumed));
-        let input_max = match &self.side {
-            Ours::Server(side) if side.gate.verifier.is_none() => INPUT_WITHOUT_CHAIN_MAX,
-            _ => INPUT_MAX,
-        };
-        if self.input.len() > input_max {
+        if self.says_too_much() {
             return Err(broken);
         }
         self.established |= progress.established;

@@ -45,7 +45,7 @@ impl Net {
         if let Some(conn) = self.conns.get_mut(id) {
             let counters = &mut self.shared.counters;
             *match class {
-                Class::Unused | Class::Waiting => &mut counters.evicted_unused,
+                Class::Unused | Class::Crowd | Class::Waiting => &mut counters.evicted_unused,
                 Class::Idle | Class::Busy => &mut counters.evicted_idle,
                 Class::Bound | Class::BoundBusy => &mut counters.evicted_bound,
             } += 1;

@@ -109,6 +109,7 @@ impl Net {
             is_silent: source.is_some(),
             hello_until_ms: self.shared.now_ms.saturating_add(wait_ms),
             since_ms: None,
+            has_said_part: false,
             ends_ms: None,
             thread_since_ms: None,
             readable: false,
@@ -314,19 +315,22 @@ impl Net {
             true => handshake.has_new_record(),
             false => is_opened || class.is_some(),
         };
-        if !has_all {
-            self.wait_for_client(id);
-            return Err(StepOutcome::Waits);
-        }
         let failure = match &self.shared.config.handshakes {
             None => Some(HandshakeFailure::Refused),
-            Some(_) if !is_opened && handshake.says_too_much() => Some(HandshakeFailure::Broken),
+            // Once it is begun a step looks at what it leaves, and here at what makes no step.
+            Some(_) if (!is_begun || !has_all) && handshake.says_too_much() => {
+                Some(HandshakeFailure::Broken)
+            }
             Some(_) => None,
         };
         let is_hello = pending.is_silent && handshake.has_said_hello();
         if let Some(failure) = failure {
             self.end_handshake(id, HandshakeError::new(failure));
             return Err(StepOutcome::Over);
+        }
+        if !has_all {
+            self.wait_for_more(id);
+            return Err(StepOutcome::Waits);
         }
         if is_hello {
             self.hear_hello(id);
@@ -479,7 +483,7 @@ impl Net {
                 if asks_again {
                     self.wait_for_another_hello(id);
                 } else {
-                    self.wait_for_client(id);
+                    self.wait_for_more(id);
                 }
                 return StepOutcome::Waits;
             }

@@ -50,10 +50,10 @@ impl Net {
             false => now_ms.saturating_sub(self.all_seen_ms),
         };
         let mut longest_ms = unheard_ms.max(self.turn_ms);
-        // Whoever waits for his turn is behind those who have waited for longer.
-        let first = self.waiting_reads.iter().take(LOOKED_AT);
-        for token in self.unfinished_reads.iter().chain(first) {
-            let conn = conn(*token).and_then(|id| self.conns.get(id));
+        // Those that have waited for longest, whoever is read next.
+        let first = self.waiting_reads.by_time().take(LOOKED_AT);
+        for token in self.unfinished_reads.iter().copied().chain(first) {
+            let conn = conn(token).and_then(|id| self.conns.get(id));
             let listener = self.listeners.get(token.0).map(|listener| &listener.port);
             let waiting_ms = match (conn, listener) {
                 (Some(conn), _) => conn.waiting_ms(now_ms),

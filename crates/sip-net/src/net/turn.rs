@@ -7,6 +7,7 @@ use sip_msg::ConnId;
 use super::pending_event::{PendingEvent, push_failure};
 use super::ready::{Ready, WAKER, conn};
 use super::{Net, Port, beside};
+use crate::conns::source;
 use crate::shared::Due;
 use crate::stream::{Ending, Stage};
 use crate::{CloseReason, NetEvent, UpgradeFault};
@@ -119,6 +120,8 @@ impl Net {
             {
                 self.shared.counters.reads_paused += 1;
             }
+            // From here on it waits for its peer.
+            conn.forget_backlog();
             return;
         }
         ready.readable |= std::mem::take(&mut conn.is_unread);
@@ -132,6 +135,7 @@ impl Net {
                 )
             });
             let is_opened = conn.opened.is_some();
+            let source = source(conn.flow.remote.ip());
             let waits = match is_opened {
                 true => self.opened_bytes >= OPENED_TURN_BYTES,
                 false => self.shared.turn_bytes - self.opened_bytes >= TURN_BYTES,
@@ -155,14 +159,18 @@ impl Net {
                         match (waits, is_opened) {
                             (false, _) => self.read_on.push(ready.token),
                             (true, true) => self.unfinished_reads.push(ready.token),
-                            (true, false) => self.waiting_reads.push_back(ready.token),
+                            (true, false) => self.waiting_reads.put(ready.token, source),
                         }
                     }
                     if conn.is_to_be_flushed() {
                         conn.mark_to_flush(&mut self.to_flush);
                     }
+                    let is_unused = !conn.usefulness.has_carried;
                     if conn.usefulness.has_moved {
                         self.conns.used(id, self.shared.now_ms);
+                    } else if is_unused && !waits {
+                        // It has been heard.
+                        self.conns.put_back(id, self.shared.now_ms);
                     }
                     if matches!(ending, Some(Ending::ReadStopped | Ending::LastWord)) {
                         // No request of ours may choose it any more.

@@ -1,4 +1,4 @@
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use slab::Slab;
 
@@ -10,8 +10,8 @@ const QUIET_MS: u64 = 10;
 struct Table {
     /// `None` for one that is closing.
     conns: Slab<Option<Usefulness>>,
-    /// Those that have less time to get on than others.
-    getting_on_ms: HashMap<usize, u64>,
+    /// Those whose source has many that have carried nothing.
+    of_many: HashSet<usize>,
     /// Those that wait for this side.
     waiting: HashSet<usize>,
     ranks: Ranks,
@@ -32,6 +32,14 @@ impl Table {
     fn add_unused(&mut self, got_on_ms: u64) -> usize {
         let place = self.add(None);
         self.change(place, |conn| conn.carried_ms = got_on_ms);
+        place
+    }
+
+    /// The same of a source that had many by then.
+    fn add_one_of_many(&mut self, got_on_ms: u64) -> usize {
+        let place = self.add_unused(got_on_ms);
+        self.of_many.insert(place);
+        self.ranks.put(place, Class::Crowd);
         place
     }
 
@@ -59,11 +67,7 @@ impl Table {
                 class: conn.class(false),
                 carried_ms: conn.carried_ms,
                 heard_ms: conn.lived_ms(),
-                getting_on_ms: self
-                    .getting_on_ms
-                    .get(&place)
-                    .copied()
-                    .unwrap_or(GETTING_ON_MS),
+                is_one_of_many: self.of_many.contains(&place),
             })
         })
     }
@@ -186,27 +190,40 @@ fn who_gets_on_is_closed_after_who_is_quiet_and_before_all_others() {
     assert_eq!(table.order(7_500), [early, quiet, late]);
 }
 
-/// Else one phone that gets on would hide a flood behind it, and all others would pay.
+/// Else phones that get on would hide a flood behind them, and all others would pay.
 #[test]
 fn who_has_no_time_to_get_on_goes_first_wherever_it_stands() {
+    for count in [2, 16, 1_000] {
+        let mut table = Table::default();
+        let quiet = table.add(Some(0));
+        let phones: Vec<_> = (0..count).map(|_| table.add_unused(5_000)).collect();
+        let flood = [5_001, 5_002].map(|got_on_ms| table.add_one_of_many(got_on_ms));
+        let order = [&flood[..], &[quiet], &phones].concat();
+        assert_eq!(table.order(5_100), order, "{count}");
+    }
+}
+
+#[test]
+fn who_was_given_time_to_get_on_keeps_it_and_who_was_not_gets_it_where_they_are_few_again() {
     let mut table = Table::default();
     let quiet = table.add(Some(0));
-    let phones = [5_000, 5_001].map(|got_on_ms| table.add_unused(got_on_ms));
-    let flood = [5_002, 5_003].map(|got_on_ms| table.add_unused(got_on_ms));
-    table.getting_on_ms.extend(flood.map(|place| (place, 0)));
-    assert_eq!(
-        table.order(5_100),
-        [flood[0], flood[1], quiet, phones[0], phones[1]]
-    );
+    let early = table.add_unused(5_000);
+    let late = table.add_one_of_many(5_001);
+    table.of_many.insert(early);
+    assert_eq!(table.least(5_100), Some((late, Class::Crowd)));
+    table.of_many.clear();
+    assert_eq!(table.order(5_100), [quiet, early, late]);
+    // Whoever has had his time goes first, many or not.
+    let early = table.add_unused(5_000);
+    let late = table.add_one_of_many(7_000);
+    assert_eq!(table.order(8_000), [early, late]);
 }
 
 #[test]
 fn who_waits_for_this_side_is_not_closed_and_hides_nobody() {
     let mut table = Table::default();
     let quiet = table.add(Some(0));
-    let waiting: Vec<_> = (0..LOOKED_AT_MAX as u64 + 1)
-        .map(|ms| table.add_unused(100 + ms))
-        .collect();
+    let waiting: Vec<_> = (0..17).map(|ms| table.add_unused(100 + ms)).collect();
     table.waiting.extend(&waiting);
     let stale = table.add_unused(200);
     let young = table.add_unused(9_900);

@@ -75,7 +75,7 @@ impl Conn {
     /// No message is read any more; unless the owner closes first, the
     /// deadline does.
     pub(super) fn stop_reading(&mut self, reason: CloseReason, deadline_ms: u64) {
-        self.message_begun_ms = None;
+        self.message_begun = None;
         self.stage = Stage::Closing {
             deadline_ms,
             reason,
@@ -85,7 +85,7 @@ impl Conn {
 
     /// The last word is queued: the connection is closed behind it.
     pub(super) fn part(&mut self, reason: CloseReason, shared: &Shared) {
-        self.message_begun_ms = None;
+        self.message_begun = None;
         self.stage = Stage::Closing {
             deadline_ms: shared.now_ms.saturating_add(shared.config.linger_ms),
             reason,

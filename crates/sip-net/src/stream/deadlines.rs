@@ -7,6 +7,27 @@ use crate::config::NetConfig;
 use crate::event::CloseReason;
 use crate::shared::{Due, Shared};
 
+/// A message that is not whole yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Begun {
+    at_ms: u64,
+    /// Whether its time has begun anew.
+    is_prolonged: bool,
+}
+
+impl Begun {
+    pub(super) const fn at(now_ms: u64) -> Self {
+        Self {
+            at_ms: now_ms,
+            is_prolonged: false,
+        }
+    }
+
+    fn due_ms(self, config: &NetConfig) -> u64 {
+        self.at_ms.saturating_add(config.message_timeout_ms)
+    }
+}
+
 impl Conn {
     /// The deadline was reached, or an earlier one that has moved since: gives
     /// the reason to close, or starts the timer anew.
@@ -22,16 +43,16 @@ impl Conn {
             self.arm(shared);
             return None;
         }
+        if self.has_unfinished_read && self.wait_for_turn(shared) {
+            self.arm(shared);
+            return None;
+        }
         Some(match self.stage {
             Stage::Open if self.ends_ms <= shared.now_ms => CloseReason::Certificate,
             Stage::Connecting { .. } => CloseReason::ConnectTimeout,
             Stage::Handshaking { .. } => CloseReason::Handshake,
             Stage::Upgrading { .. } => CloseReason::Upgrade,
-            Stage::Open
-                if self.message_begun_ms.is_some_and(|begun| {
-                    begun.saturating_add(shared.config.message_timeout_ms) <= shared.now_ms
-                }) =>
-            {
+            Stage::Open if self.message_due_ms(&shared.config) <= shared.now_ms => {
                 CloseReason::MessageTimeout
             }
             Stage::Open if self.idle_due_ms(&shared.config) > shared.now_ms => {
@@ -67,12 +88,42 @@ impl Conn {
             .ws
             .as_ref()
             .map_or(u64::MAX, |ws| ws.ping_due_ms(config.websocket_ping_ms));
-        let message = self.message_begun_ms.map_or(u64::MAX, |begun| {
-            begun.saturating_add(config.message_timeout_ms)
-        });
-        idle.min(message)
+        idle.min(self.message_due_ms(config))
             .min(ping)
             .min(self.ends_ms)
             .min(self.held_until_ms)
+    }
+    fn message_due_ms(&self, config: &NetConfig) -> u64 {
+        let begun = self.message_begun;
+        begun.map_or(u64::MAX, |begun| begun.due_ms(config))
+    }
+
+    /// The time of an upgrade or of a message may be over, and more has come that has not had its
+    /// turn: then it begins anew, once. Else whoever has said all in time is closed because this
+    /// side is busy with others.
+    fn wait_for_turn(&mut self, shared: &Shared) -> bool {
+        let (now_ms, config) = (shared.now_ms, &shared.config);
+        match (&mut self.stage, &mut self.message_begun) {
+            (
+                Stage::Upgrading {
+                    deadline_ms,
+                    is_prolonged: is_prolonged @ false,
+                    ..
+                },
+                _,
+            ) => {
+                *deadline_ms = now_ms.saturating_add(config.upgrade_timeout_ms);
+                *is_prolonged = true;
+                true
+            }
+            (Stage::Open, Some(begun)) if begun.due_ms(config) <= now_ms && !begun.is_prolonged => {
+                *begun = Begun {
+                    at_ms: now_ms,
+                    is_prolonged: true,
+                };
+                true
+            }
+            _ => false,
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use mio::net::TcpStream;
 use sip_msg::Framed;
 
-use super::Conn;
+use super::{Begun, Conn};
 use crate::config::Framing;
 use crate::event::{CloseReason, NetEvent};
 use crate::shared::{Shared, traffic};
@@ -111,7 +111,7 @@ impl Conn {
     fn note_whole_records(&mut self) {
         let is_amid = self.ws.as_ref().is_some_and(|ws| ws.reader.is_amid());
         if self.partial_record.is_empty() && self.partial_message.is_empty() && !is_amid {
-            self.message_begun_ms = None;
+            self.message_begun = None;
         }
     }
 
@@ -217,11 +217,8 @@ impl Conn {
         {
             let len = match self.framer.next(rest, &shared.config.limits) {
                 Ok(Framed::More) => {
-                    self.message_begun_ms = Some(if at > 0 {
-                        shared.now_ms
-                    } else {
-                        self.message_begun_ms.unwrap_or(shared.now_ms)
-                    });
+                    let before = self.message_begun.filter(|_| at == 0);
+                    self.message_begun = Some(before.unwrap_or(Begun::at(shared.now_ms)));
                     return at;
                 }
                 Ok(Framed::Message { len }) => {
@@ -257,7 +254,7 @@ impl Conn {
             // A framer that does not move would be asked for ever.
             at += len.max(1);
         }
-        self.message_begun_ms = None;
+        self.message_begun = None;
         input.len()
     }
 
@@ -278,7 +275,8 @@ impl Conn {
         }
         shared.kept_bytes += buffer.len();
         if encrypted {
-            self.message_begun_ms = Some(self.message_begun_ms.unwrap_or(shared.now_ms));
+            let begun = self.message_begun;
+            self.message_begun = Some(begun.unwrap_or(Begun::at(shared.now_ms)));
             self.partial_record = buffer;
         } else {
             self.partial_message = buffer;

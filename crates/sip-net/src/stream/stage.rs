@@ -24,6 +24,8 @@ pub(crate) enum Stage {
     /// The request to make a WebSocket of it is awaited, or the answer to ours.
     Upgrading {
         deadline_ms: u64,
+        /// Whether that was moved, because what came had to wait for its turn.
+        is_prolonged: bool,
         /// Bytes of the request or answer in which its end is not.
         scanned: usize,
         /// Whether it is to be closed as soon as its messages were written.
@@ -71,6 +73,8 @@ pub(crate) struct Pending {
     /// Since when such a hello is awaited, or what follows the answer to it: however a client
     /// dribbles that, it gains no time. `None` while its hello is being answered.
     pub(crate) since_ms: Option<u64>,
+    /// Whether some of that came, and not all.
+    pub(crate) has_said_part: bool,
     /// When it is to be over: known from the first hello on.
     pub(crate) ends_ms: Option<u64>,
     /// Since when a thread has its step, where the hello is still to come.
@@ -105,6 +109,7 @@ impl Stage {
             pending.ends_ms = Some(*deadline_ms);
             pending.is_silent = false;
             pending.since_ms = None;
+            pending.has_said_part = false;
             pending.place.hear();
         }
     }
@@ -116,6 +121,7 @@ impl Stage {
             pending.hello_until_ms = *deadline_ms;
             pending.is_silent = true;
             pending.since_ms = None;
+            pending.has_said_part = false;
         }
     }
 
@@ -248,6 +254,7 @@ mod tests {
             is_silent: true,
             hello_until_ms: 500,
             since_ms: Some(0),
+            has_said_part: false,
             ends_ms: None,
             thread_since_ms: None,
             readable: false,

@@ -1,7 +1,7 @@
 //! A WebSocket connection: the upgrade, then a SIP message in each of its
 //! messages (RFC 7118).
 
-use super::{Conn, Stage};
+use super::{Begun, Conn, Stage};
 use crate::event::{CloseReason, NetEvent};
 use crate::shared::{Shared, traffic};
 use crate::ws::{
@@ -44,6 +44,7 @@ impl Conn {
             deadline_ms: shared
                 .now_ms
                 .saturating_add(shared.config.upgrade_timeout_ms),
+            is_prolonged: false,
             scanned: 0,
             closes: self.opened.is_some() && self.stage.closes_when_open(),
         };
@@ -119,7 +120,8 @@ impl Conn {
         shared.buffers.give_back(&mut payload);
         shared.kept_bytes = shared.kept_bytes - kept + ws.reader.kept_bytes();
         let is_amid = self.stage.is_open() && (consumed < input.len() || ws.reader.is_amid());
-        self.message_begun_ms = is_amid.then(|| self.message_begun_ms.unwrap_or(shared.now_ms));
+        let begun = self.message_begun.unwrap_or(Begun::at(shared.now_ms));
+        self.message_begun = is_amid.then_some(begun);
         self.ws = Some(ws);
         consumed
     }
@@ -163,7 +165,7 @@ impl Conn {
             at += len;
             if !ws.reader.is_amid() {
                 // The next frame has all its time.
-                self.message_begun_ms = None;
+                self.message_begun = None;
             }
             if let Err(reason) = self.take_item(ws, item, payload, shared, on_event) {
                 self.stop_reading(reason, shared.now_ms);

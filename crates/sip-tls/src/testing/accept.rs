@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::handshake::{Handshake, Side};
-use crate::{HandshakeError, ServerTls};
+use crate::{HandshakeError, HandshakeFailure, ServerTls};
 
 /// What a listener does with what a client sends before it has a session, in
 /// the order in which a worker does it.
@@ -32,7 +32,10 @@ impl TlsAccept {
             }
             self.is_begun = true;
         } else if !self.handshake.has_new_record() {
-            return Ok(());
+            return match self.handshake.says_too_much() {
+                true => Err(HandshakeError::new(HandshakeFailure::Broken)),
+                false => Ok(()),
+            };
         }
         self.handshake.step().0
     }

@@ -46,17 +46,23 @@ impl Net {
         self.end_handshake(id, HandshakeError::new(HandshakeFailure::Refused));
     }
 
-    /// A client, of that source if any, that lets this side wait.
+    /// A client, of that source if any, that lets this side wait. If all that are looked at have
+    /// spoken, and nobody has listened yet, it is one that has had a hearing before and had not
+    /// all to say: else who says a byte at a time would have each newcomer refused.
     fn client_that_gives_way(&mut self, of: Option<IpAddr>) -> Option<ConnId> {
         let now_ms = self.shared.now_ms;
         let pool = self.shared.config.handshakes.as_ref()?;
         let (config, few) = (pool.config(), few(pool.workers()));
         let grace_ms = GRACE_MS.min(config.hello_timeout_ms).min(config.timeout_ms);
+        let mut dribbles = None;
         for _ in 0..CLIENTS_LOOKED_AT_MAX {
-            let id = match of {
+            let next = match of {
                 Some(source) => self.awaited.of_source(source, now_ms, grace_ms),
                 None => self.awaited.of_all(few, now_ms, grace_ms),
-            }?;
+            };
+            let Some(id) = next else {
+                break;
+            };
             let conn = self.conns.get_mut(id);
             let conn = conn.filter(|conn| conn.stage.is_handshaking());
             let Some(conn) = conn else {
@@ -69,8 +75,12 @@ impl Net {
             }
             // It has spoken, and waits for this side to listen.
             self.awaited.take_out(id);
+            let pending = conn.stage.pending();
+            if pending.is_some_and(|pending| pending.handshake.is_some() && pending.has_said_part) {
+                dribbles.get_or_insert(id);
+            }
         }
-        None
+        dribbles
     }
 
     /// What was there of a client has been read and taken: what comes next is the client's to
@@ -95,6 +105,15 @@ impl Net {
         };
         let since_ms = *pending.since_ms.get_or_insert(now_ms);
         self.awaited.put(id, source, awaited, since_ms);
+    }
+
+    /// The same, and what was there was not all that is awaited.
+    pub(super) fn wait_for_more(&mut self, id: ConnId) {
+        let conn = self.conns.get_mut(id);
+        if let Some(pending) = conn.and_then(|conn| conn.stage.pending()) {
+            pending.has_said_part = pending.since_ms.is_some();
+        }
+        self.wait_for_client(id);
     }
 
     /// A client has said hello: from the first on it has the time of a handshake.
