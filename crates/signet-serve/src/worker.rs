@@ -56,7 +56,7 @@ pub(crate) fn run(mut sockets: Sockets, parts: Parts) -> io::Result<()> {
         worker.wake_up(now);
         worker.end_turn(&mut sockets);
     }
-    worker.stop(now());
+    worker.stop(&mut sockets, now());
     Ok(())
 }
 

@@ -9,17 +9,19 @@
 //!
 //! The table is bounded: past the bound the oldest entry is removed. Then a request to a
 //! target that the dialog did not begin with is judged like a new one, and the tokens of an
-//! ended call are valid until they expire.
+//! ended call are valid until they expire. One that has expired, and whose dialog is not known to
+//! have ended, is valid again once whoever holds it has proved by a password who he is.
 
 use std::collections::VecDeque;
 use std::hash::Hasher;
 
 use hashbrown::{HashMap, HashSet};
 use invariant::broken;
-use sip_msg::{ConnId, Message, Uri};
+use sip_msg::{ConnId, Message, Method, Uri};
 use siphasher::sip::SipHasher24;
 
 use crate::Now;
+use crate::relay::Shown;
 use crate::token::{self, RouteToken, Tokens};
 
 /// Targets that are remembered of one dialog, both sides together.
@@ -48,7 +50,8 @@ pub(crate) struct Dialogs {
 
 #[derive(Clone, Copy)]
 struct Entry {
-    /// Hashes of a target with the tag of who announced it; 0 is none.
+    /// Hashes of a target with the tag of who announced it, and of the tag alone of a side that has
+    /// shown that it is there; 0 is none.
     targets: [u64; TARGETS_MAX],
     next: usize,
     /// Until when the dialog is taken to be alive, and the entry kept.
@@ -65,8 +68,24 @@ pub(crate) enum Standing {
     Part,
     /// It is for a target that the dialog never announced.
     UnknownTarget,
-    /// The token has expired, or the dialog has ended.
-    Over,
+    /// The token has expired.
+    Old,
+    /// The dialog has ended.
+    Ended,
+}
+
+impl Entry {
+    /// Keeps a hash, in the place of the oldest.
+    fn keep(&mut self, hash: u64) {
+        if self.targets.contains(&hash) {
+            return;
+        }
+        match self.targets.get_mut(self.next) {
+            Some(place) => *place = hash,
+            None => broken!("the next place is one of TARGETS_MAX"),
+        }
+        self.next = (self.next + 1) % TARGETS_MAX;
+    }
 }
 
 impl Dialogs {
@@ -101,23 +120,33 @@ impl Dialogs {
         if let Some(ended_s) = entry.and_then(|entry| entry.ended_s)
             && now_s >= ended_s + END_S
         {
-            return Standing::Over;
+            return Standing::Ended;
         }
         let is_alive = token.age_s(now.unix_ms) <= lifetime_s
             || entry.is_some_and(|entry| now_s < entry.until_s);
         if !is_alive {
-            return Standing::Over;
+            return Standing::Old;
         }
-        if tokens.is_target(token, target) {
+        // Whether a place counts that was shown to end something.
+        let counts = || {
+            let tag = request.to_tag();
+            let there = tag.map(|tag| self.there(tag));
+            ends_something(request.method())
+                || entry.is_some_and(|of| there.is_some_and(|there| of.targets.contains(&there)))
+        };
+        if tokens.is_target(token, target) && (!token.is_to_end() || counts()) {
             return Standing::Part;
         }
         // The other side has announced it: its tag is the one in To.
-        let announced = || {
+        let announced = |as_shown| {
             let tag = request.to_tag()?;
-            Some(token::hash_target(&self.key, target, tag))
+            Some(self.announced(target, tag, as_shown))
         };
         let is_announced = entry.is_some_and(|entry| {
-            announced().is_some_and(|announced| entry.targets.contains(&announced))
+            let is_there = |as_shown| {
+                announced(as_shown).is_some_and(|announced| entry.targets.contains(&announced))
+            };
+            is_there(Shown::Open) || (is_there(Shown::ToEnd) && counts())
         });
         match is_announced {
             true => Standing::Part,
@@ -126,25 +155,27 @@ impl Dialogs {
     }
 
     /// A side of the dialog of `message`, the one with `tag`, is reached at
-    /// `target` from now on.
+    /// `target` from now on, as far as it was shown.
     pub(crate) fn announce(
         &mut self,
         now: Now,
         lifetime_s: u64,
         message: &Message,
-        tag: &[u8],
-        target: &Uri<'_>,
+        (tag, target): (&[u8], &Uri<'_>),
+        as_shown: Shown,
     ) {
-        let announced = token::hash_target(&self.key, target, tag);
-        self.change(now, lifetime_s, message, |entry, _| {
-            if !entry.targets.contains(&announced) {
-                match entry.targets.get_mut(entry.next) {
-                    Some(place) => *place = announced,
-                    None => broken!("the next place is one of TARGETS_MAX"),
-                }
-                entry.next = (entry.next + 1) % TARGETS_MAX;
-            }
-        });
+        if as_shown == Shown::Nowhere {
+            return;
+        }
+        let announced = self.announced(target, tag, as_shown);
+        self.change(now, lifetime_s, message, |entry, _| entry.keep(announced));
+    }
+
+    /// The side of the dialog of `message` with that tag has shown that it is where its request
+    /// came from: what it had shown to end something is a place like any other.
+    pub(crate) fn is_there(&mut self, now: Now, lifetime_s: u64, message: &Message, tag: &[u8]) {
+        let there = self.there(tag);
+        self.change(now, lifetime_s, message, |entry, _| entry.keep(there));
     }
 
     /// The dialog of `message` was seen alive with an old token.
@@ -193,6 +224,19 @@ impl Dialogs {
     /// How many entries were removed early, to make room.
     pub(crate) fn forgotten(&self) -> u64 {
         self.forgotten
+    }
+
+    /// What is kept of a target that the side with `tag` has shown: its last bit says for what.
+    fn announced(&self, target: &Uri<'_>, tag: &[u8], as_shown: Shown) -> u64 {
+        let hash = token::hash_target(&self.key, target, tag);
+        match as_shown {
+            Shown::Open => hash | 1,
+            Shown::ToEnd | Shown::Nowhere => hash & !1,
+        }
+    }
+
+    fn there(&self, tag: &[u8]) -> u64 {
+        token::hash_tag(&self.key, tag) | 1
     }
 
     fn change(
@@ -252,6 +296,11 @@ impl Dialogs {
         }
         Some(hasher.finish())
     }
+}
+
+/// Whether a request ends what is open within a dialog, and begins nothing.
+pub(crate) const fn ends_something(method: Method) -> bool {
+    matches!(method, Method::Ack | Method::Bye)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::permit::{Pending, Permit, Refusal};
 use crate::proxy::context::{Candidate, Key};
 use crate::proxy::route::Routed;
 use crate::records::Followed;
-use crate::relay::ChosenBy;
+use crate::relay::{Came, ChosenBy};
 use crate::sender::Sender;
 use crate::shard::probes::Probed;
 use crate::timer::Timer;
@@ -35,12 +35,25 @@ pub(crate) struct Job {
     pub(crate) loop_hash: u64,
     /// Who chose its destination, once the gate let it in.
     pub(crate) chosen_by: ChosenBy,
+    /// Whether its sender is known to be where it came from, once the gate let it in.
+    pub(crate) is_known: bool,
     /// The record of the call that it begins, where one is made.
     pub(crate) record: Option<Followed>,
     /// What the operator's hook made of it, where it was asked.
     pub(crate) told: Option<Box<Told>>,
     /// What an ACK has in the place of its session description.
     pub(crate) body: Option<Box<NewBody>>,
+}
+
+impl Job {
+    /// How it came, and who chose where it goes.
+    pub(crate) fn came(&self) -> Came<'_> {
+        Came {
+            by: &self.sender.flow,
+            is_known: self.is_known,
+            chosen_by: self.chosen_by,
+        }
+    }
 }
 
 /// How a request waits until others of its account, or of its source, were looked up.

@@ -85,7 +85,9 @@
 //! of a dialog can send anything under the name that it has in that dialog to
 //! the contact that the other party has shown, as long as the dialog lives.
 //! Two that are in league may show what contacts they like, but for gateways and
-//! denied networks ([`crate::relay`]): what reaches a third from them has the
+//! denied networks: those are shown by whoever is known to be there, and the source of a
+//! datagram is no proof of that, unless it is a listed peer's ([`crate::relay`]). What reaches a
+//! third from them has the
 //! form of a request within a dialog that it does not know, and must be refused
 //! there (RFC 3261 12.2.2).
 
@@ -605,14 +607,22 @@ pub(crate) fn is_within(cx: &GateContext<'_>, message: &Message, routed: &Routed
 /// target must be one that the dialog has shown; one of our users by his name,
 /// or a number, is a new request's, and so is a REGISTER.
 fn dialog_token(cx: &GateContext<'_>, message: &Message, routed: &Routed) -> Option<RouteToken> {
+    let standing = standing_of_token(cx, message, routed)?;
+    routed.grant.filter(|_| standing == dialogs::Standing::Part)
+}
+
+/// What the token of a request is good for; `None` for one that is part of no dialog by its token.
+pub(crate) fn standing_of_token(
+    cx: &GateContext<'_>,
+    message: &Message,
+    routed: &Routed,
+) -> Option<dialogs::Standing> {
     let token = routed.grant?;
     let target = routed.uri(message)?;
     if message.method() == Method::Register || !target.is_sip() || cx.own.is_own_uri(&target) {
         return None;
     }
     let lifetime_s = cx.settings.proxy.dialog_token_lifetime_s;
-    let standing = cx
-        .dialogs
-        .judge(cx.now, lifetime_s, cx.tokens, &token, message, &target);
-    (standing == dialogs::Standing::Part).then_some(token)
+    let (dialogs, tokens) = (cx.dialogs, cx.tokens);
+    Some(dialogs.judge(cx.now, lifetime_s, tokens, &token, message, &target))
 }

@@ -16,7 +16,6 @@ use sip_locate::{Hop, Query};
 use sip_msg::network::{IpNet, is_in};
 use sip_msg::{Flow, HostPort, Message, Target, Transport, Uri};
 
-use crate::Settings;
 use crate::gateways::Gateways;
 use crate::location::Binding;
 use crate::own::{Own, uri_port};
@@ -24,6 +23,8 @@ use crate::permit::Permit;
 use crate::proxy::context::TargetKind;
 use crate::proxy::outcome::Outcome;
 use crate::proxy::route::Routed;
+use crate::sender::Sender;
+use crate::{Settings, Shard};
 
 /// Who chose the destination of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +89,22 @@ impl Relay<'_> {
     }
 }
 
+impl Shard {
+    /// Whether the sender of a request that was let in is known to be where it came from: the
+    /// operator says so, or he has answered a challenge. From a place that counts one that was sent
+    /// there ([`Relay::is_watched`]). A dialog's token says nothing of it.
+    pub(crate) fn is_there(&self, sender: &Sender, permit: &Permit) -> bool {
+        match permit {
+            Permit::Open(_) | Permit::Peer(_) | Permit::Trunk(_) | Permit::Authenticated(_) => true,
+            Permit::Dialog(_)
+            | Permit::Inbound(_)
+            | Permit::Directed(_)
+            | Permit::Forwarder(_)
+            | Permit::Emergency(_) => self.is_listed_peers(sender),
+        }
+    }
+}
+
 /// Decides where requests may be relayed.
 pub(crate) struct Relay<'a> {
     pub(crate) settings: &'a Settings,
@@ -107,14 +124,14 @@ pub(crate) enum Reached {
 }
 
 impl Relay<'_> {
-    /// Whether a request from `sender` may go to `hop`.
+    /// Whether a request that came from there may go to `hop`.
     pub(crate) fn judge(
         &self,
-        chosen_by: ChosenBy,
-        sender: &Flow,
+        came: &Came<'_>,
         kind: &TargetKind,
         hop: &Hop,
     ) -> Result<Reached, Outcome> {
+        let (chosen_by, source) = (came.chosen_by, came.source());
         if self.own.is_at(hop.transport, &hop.addr) {
             return Err(Outcome::ComesBack);
         }
@@ -125,8 +142,8 @@ impl Relay<'_> {
         };
         let ip = hop.addr.ip();
         let mut reached = Reached::Freely;
-        let is_inside = |network| is_in(network, sender.remote.ip());
-        let counts = says_where_it_is(chosen_by, sender);
+        let is_inside = |network| is_in(network, source.addr.ip());
+        let counts = says_where_it_is(chosen_by, &source);
         for network in self.denying(ip) {
             if counts && is_inside(network) {
                 continue;
@@ -140,7 +157,7 @@ impl Relay<'_> {
         }
         let names =
             binding.is_some() || matches!(chosen_by, ChosenBy::User | ChosenBy::DialogByName);
-        if names && self.is_gateway(hop.addr) && !is_itself(chosen_by, sender, binding, hop.addr) {
+        if names && self.is_gateway(hop.addr) && !is_itself(chosen_by, &source, binding, hop.addr) {
             return Err(Outcome::NamesGateway);
         }
         Ok(reached)
@@ -168,22 +185,44 @@ impl Relay<'_> {
         }
     }
 
-    /// Whether somebody at `source` may show `uri` as the place where he is reached
-    /// within a dialog: a gateway is shown by a gateway alone, and a network to which
+    /// What somebody at `source` may have sent to `uri`, if he shows it as the place where he is
+    /// reached within a dialog: a gateway is shown by a gateway alone, and a network to which
     /// nothing is relayed from within. What a name stands for is judged when it is used.
-    pub(crate) fn may_show(&self, source: Option<&Source>, uri: &Uri<'_>) -> bool {
+    pub(crate) fn shown(&self, source: Option<&Source>, uri: &Uri<'_>) -> Shown {
         let named = named_by(uri);
-        let Some(ip) = named.ip() else {
-            return self.settings.authenticate.is_none()
-                || !self.is_gateways_name(named)
-                || source.is_some_and(|source| self.is_gateways(source));
+        let known = source.filter(|source| source.is_known);
+        let (is_inside, is_gateway) = match named.ip() {
+            Some(ip) => {
+                let addr = SocketAddr::new(ip, uri_port(uri));
+                let from_it = |network| known.is_some_and(|of| is_in(network, of.addr.ip()));
+                (self.denying(ip).all(from_it), self.is_gateway(addr))
+            }
+            None => {
+                let counts = self.settings.authenticate.is_some();
+                (true, counts && self.is_gateways_name(named))
+            }
         };
-        let addr = SocketAddr::new(ip, uri_port(uri));
-        let is_inside = |network| source.is_some_and(|source| is_in(network, source.addr.ip()));
-        let is_shown_inside = self.denying(ip).all(is_inside);
-        let is_shown_itself =
-            !self.is_gateway(addr) || source.is_some_and(|source| self.is_gateways(source));
-        is_shown_inside && is_shown_itself
+        let by_gateway = source.is_some_and(|source| self.is_gateways(source));
+        if is_inside && (!is_gateway || (by_gateway && known.is_some())) {
+            Shown::Open
+        } else if is_gateway && by_gateway {
+            Shown::ToEnd
+        } else {
+            Shown::Nowhere
+        }
+    }
+
+    /// Whether what an answer says that goes to `to` shows that who knows it is a gateway, where the
+    /// source of the request did not: nobody else reads what is sent there.
+    pub(crate) fn is_shown_by_answer(&self, source: &Source, to: &Target) -> bool {
+        !source.is_known && self.is_gateway(to.remote)
+    }
+
+    /// Whether nobody may be sent along a flow by the word of whoever seems to be at its end:
+    /// anybody could write that source, and it would lead him to a gateway, or into a network to
+    /// which nothing is relayed.
+    pub(crate) fn is_doubted(&self, source: &Source) -> bool {
+        !source.is_known && self.is_watched(source.addr)
     }
 
     /// Whether callers of our domains must show who they are.
@@ -203,6 +242,11 @@ impl Relay<'_> {
     fn is_in_trusted_network(&self, ip: IpAddr) -> bool {
         let mut networks = self.settings.trusted.iter().filter_map(|peer| peer.network);
         networks.any(|network| is_in(network, ip))
+    }
+
+    /// Whether a message seems to come from a gateway's address.
+    pub(crate) fn is_at_gateway(&self, source: &Source) -> bool {
+        self.is_gateway(source.addr)
     }
 
     /// Whether a message came from a gateway; a connection has a port of its own.
@@ -252,7 +296,8 @@ impl Relay<'_> {
         is_so_used && (self.is_in_trusted_network(ip) || is_gateways())
     }
 
-    fn is_gateway(&self, addr: SocketAddr) -> bool {
+    /// Whether a gateway is at that address.
+    pub(crate) fn is_gateway(&self, addr: SocketAddr) -> bool {
         // Where nobody is authenticated the tables are open to all as well.
         self.settings.authenticate.is_some() && self.gateways.is_at(addr, self.now_ms)
     }
@@ -260,9 +305,14 @@ impl Relay<'_> {
 
 /// Whether the source of a request counts for where it may go. A token is no credential, and
 /// binds no address: two in league, one of whom shows a name, could send a request of their dialog
-/// with any source that they like, and have that name lead there.
-fn says_where_it_is(chosen_by: ChosenBy, sender: &Flow) -> bool {
-    sender.transport.is_reliable() || chosen_by != ChosenBy::DialogByName
+/// with any source that they like, and have that name lead there. An address that is written out
+/// was shown by whoever is known to be there.
+fn says_where_it_is(chosen_by: ChosenBy, source: &Source) -> bool {
+    match chosen_by {
+        ChosenBy::Dialog => true,
+        ChosenBy::DialogByName => source.transport.is_reliable(),
+        ChosenBy::User | ChosenBy::Peer => source.is_known,
+    }
 }
 
 /// Whether it is the gateway itself that is called by its own word: it sends the
@@ -270,25 +320,52 @@ fn says_where_it_is(chosen_by: ChosenBy, sender: &Flow) -> bool {
 /// source its datagram has.
 fn is_itself(
     chosen_by: ChosenBy,
-    sender: &Flow,
+    source: &Source,
     binding: Option<&Binding>,
     addr: SocketAddr,
 ) -> bool {
     match binding.and_then(|binding| binding.flow) {
         Some(flow) if is_from(&flow, addr) => true,
-        _ if sender.transport.is_reliable() => chosen_by == ChosenBy::Peer && is_from(sender, addr),
+        _ if source.transport.is_reliable() => chosen_by == ChosenBy::Peer && source.is_from(addr),
         _ => {
-            let counts = chosen_by != ChosenBy::User && says_where_it_is(chosen_by, sender);
-            counts && is_from(sender, addr)
+            let counts = chosen_by != ChosenBy::User && says_where_it_is(chosen_by, source);
+            counts && source.is_from(addr)
         }
     }
 }
 
-/// Whether a flow comes from `addr`; a connection has a port of its own.
+/// Whether a flow comes from `addr`.
 fn is_from(flow: &Flow, addr: SocketAddr) -> bool {
-    let remote = canonical(flow.remote);
-    let addr = canonical(addr);
-    remote == addr || (flow.transport.is_reliable() && remote.ip() == addr.ip())
+    Source::of(flow).is_from(addr)
+}
+
+/// What is sent within a dialog to a place that was shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Shown {
+    /// Nothing.
+    Nowhere,
+    /// What ends something there, until the other side has shown that it is there: a gateway has
+    /// shown itself, or somebody who writes its source. Whoever is called by it can hang up, and
+    /// begins nothing.
+    ToEnd,
+    /// Everything.
+    Open,
+}
+
+/// How a request came, and who chose where it goes.
+#[derive(Clone, Copy)]
+pub(crate) struct Came<'a> {
+    pub(crate) by: &'a Flow,
+    /// Whether the gate knows that its sender is there.
+    pub(crate) is_known: bool,
+    pub(crate) chosen_by: ChosenBy,
+}
+
+impl Came<'_> {
+    /// Where it came from.
+    pub(crate) fn source(&self) -> Source {
+        Source::of(self.by).known_if(self.is_known)
+    }
 }
 
 /// Where a message came from.
@@ -297,23 +374,44 @@ pub(crate) struct Source {
     addr: SocketAddr,
     /// A connection may have a port of its own.
     transport: Transport,
+    /// Whether whoever has sent it is known to be there.
+    is_known: bool,
 }
 
 impl Source {
-    /// Where what comes by a flow comes from.
+    /// Where what comes by a flow comes from. The source of a datagram is whatever its sender
+    /// has written, but for one of this machine: the kernel takes none such from outside.
     pub(crate) fn of(flow: &Flow) -> Self {
+        let is_local = flow.remote.ip().to_canonical().is_loopback();
         Self {
             addr: flow.remote,
             transport: flow.transport,
+            is_known: flow.transport.is_reliable() || is_local,
         }
     }
 
-    /// Where what answers a copy comes from.
+    /// Where what answers a copy comes from: the copy was sent there.
     pub(crate) fn at(target: &Target) -> Self {
         Self {
             addr: target.remote,
             transport: target.transport,
+            is_known: true,
         }
+    }
+
+    /// The same, where its sender is known to be there if that holds.
+    pub(crate) const fn known_if(self, is_known: bool) -> Self {
+        Self {
+            is_known: self.is_known || is_known,
+            ..self
+        }
+    }
+
+    /// Whether it is `addr`; a connection has a port of its own.
+    fn is_from(&self, addr: SocketAddr) -> bool {
+        let remote = canonical(self.addr);
+        let addr = canonical(addr);
+        remote == addr || (self.transport.is_reliable() && remote.ip() == addr.ip())
     }
 
     /// The transport and the address.

@@ -1,6 +1,7 @@
 //! The whole protocol of one thread: passes each input to the transactions, to
 //! authentication, and to the registrar or the proxy, in that order.
 
+mod acks;
 mod counters;
 mod events;
 mod floor;
@@ -127,6 +128,8 @@ pub struct Shard {
     overload: sip_limit::Gate,
     /// When wrong credentials are refused at the earliest.
     floor: floor::Floor,
+    /// ACKs that are still to pass.
+    acks: acks::Acks,
     pub(crate) room: Room,
     /// How much less neighbours are to send, where they ask.
     pub(crate) loss_percent: u32,
@@ -190,6 +193,7 @@ impl Shard {
             memory_pressure: 0.0,
             overload: sip_limit::Gate::default(),
             floor: floor::Floor::default(),
+            acks: acks::Acks::default(),
             room: Room::Enough,
             loss_percent: 0,
             neighbours: sip_limit::oc::Neighbours::default(),
@@ -244,8 +248,16 @@ impl Shard {
     /// Registrations with providers are taken back.
     pub fn refuse_new_calls(&mut self) {
         if !std::mem::replace(&mut self.refuses_calls, true) {
+            self.acks.drain();
             self.wake_registrations();
         }
+    }
+
+    /// A 2xx to an INVITE passes: its ACK is to come.
+    pub(crate) fn note_accepted(&mut self, now: Now, ok: &Message) {
+        let until_ms = now.mono_ms.saturating_add(self.txns.ack_wait_ms());
+        self.acks
+            .accepted(&self.keys.tags, now.mono_ms, until_ms, ok);
     }
 
     /// Whether new calls are refused, because the process is to end.
@@ -557,7 +569,8 @@ impl Shard {
         self.contexts.unanswered()
             // RFC 3261 17.2.1: "If timer G fires, the response is passed to the transport layer
             // once more for retransmission". Nobody else would do it.
-            + self.txns.unacknowledged(now.mono_ms)
+            + self.txns.unacknowledged()
+            + self.acks.waited_for(now.mono_ms)
             + self.parks.len()
             + self.registrar.waiting()
             + self.registrations.to_be_ended(self.refuses_calls)

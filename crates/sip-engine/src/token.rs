@@ -121,6 +121,12 @@ pub(crate) struct Grant<'a> {
     /// Whether responses may be given the caller's grant in its place; flow and
     /// instance are then meant for that.
     pub(crate) is_offer: bool,
+    /// Whether he may send there what ends something, and nothing else, until the other side has
+    /// shown that it is there.
+    pub(crate) is_to_end: bool,
+    /// Whether an answer brings it to a gateway whose request anybody could have sent: who has it
+    /// is there.
+    pub(crate) went_to_gateway: bool,
     /// What is to be known of the dialog where it goes by a trunk.
     pub(crate) marks: Option<Marks>,
 }
@@ -133,6 +139,8 @@ pub struct RouteToken {
     is_flow_lost: bool,
     issued: u32,
     target: u64,
+    is_to_end: bool,
+    went_to_gateway: bool,
     key_id: u8,
     instance: Option<u32>,
     marks: Option<Marks>,
@@ -164,6 +172,17 @@ impl RouteToken {
     /// The engine that leads the dialog's media, if one does.
     pub(crate) fn media(&self) -> Option<EngineId> {
         self.media
+    }
+
+    /// Whether it is good for what ends something at its target, and for nothing else until the
+    /// other side has shown that it is there.
+    pub(crate) fn is_to_end(&self) -> bool {
+        self.is_to_end
+    }
+
+    /// Whether who has it is a gateway: an answer has brought it there.
+    pub(crate) fn went_to_gateway(&self) -> bool {
+        self.went_to_gateway
     }
 
     /// How old it is at most.
@@ -235,6 +254,8 @@ impl Tokens {
                 target: signer.target(grant.target),
                 knows_holder: parties.holder.tag.is_some(),
                 is_offer: grant.is_offer,
+                is_to_end: grant.is_to_end,
+                went_to_gateway: grant.went_to_gateway,
                 instance: grant.instance,
                 marks: grant.marks,
                 media: grant.media.map(|engine| engine.0),
@@ -266,6 +287,8 @@ impl Tokens {
             is_flow_lost: flow.is_some_and(|flow| self.is_lost(&flow, payload.epoch)),
             issued: part.issued,
             target: part.target,
+            is_to_end: part.is_to_end,
+            went_to_gateway: part.went_to_gateway,
             key_id: payload.key_id,
             instance: part.instance.filter(|_| !part.is_offer),
             marks: part.marks,
@@ -569,6 +592,14 @@ impl<'m> Party<'m> {
             tag: address.tag(),
         })
     }
+}
+
+/// A hash of the tag of a side, for tables in memory.
+pub(crate) fn hash_tag(key: &[u8; 16], tag: &[u8]) -> u64 {
+    let mut hasher = SipHasher24::new_with_key(key);
+    hasher.write(b"tag");
+    hasher.write(tag);
+    hasher.finish()
 }
 
 /// A hash of a URI with what belongs to it, for tables in memory.

@@ -141,3 +141,44 @@ fn a_server_that_drains_waits_for_acks() {
         );
     }
 }
+
+#[test]
+fn a_server_that_drains_waits_for_each_ack_and_no_longer() {
+    for transport in TRANSPORTS {
+        let alice = alice(transport);
+        let mut bed = Bed::new(forwarding(Transport::Udp, "203.0.113.9:5060"));
+        let of = |method: &str, nth: u32| {
+            let mut request = request(method, "sip:bob@203.0.113.9", transport);
+            request.to = "<sip:bob@example.org>;tag=b".into();
+            request.call_id = format!("call-{nth}");
+            request
+        };
+        bed.act(|shard, _, _| shard.refuse_new_calls());
+        // Calls that go on refresh their sessions all the time.
+        for nth in 0..9 {
+            let sent = bed.receive(&alice, &of("INVITE", nth).text());
+            let copy = sent.into_iter().find(|sent| sent.status() == 0).unwrap();
+            let ok = response(&copy, 200, "b", "");
+            assert_eq!(kinds(&bed.receive(&answering(&copy), &ok)), ["200"]);
+            assert_eq!(bed.shard.unanswered(bed.now), 1);
+            // Its ACK was lost: the 2xx comes again, and then another ACK.
+            bed.wait(500);
+            bed.receive(&answering(&copy), &ok);
+            bed.receive(&alice, &of("ACK", nth + 100).text());
+            assert_eq!(bed.shard.unanswered(bed.now), 1, "that was another's");
+            assert_eq!(
+                only(bed.receive(&alice, &of("ACK", nth).text())).method(),
+                "ACK"
+            );
+            assert_eq!(bed.shard.unanswered(bed.now), 0, "{transport:?}");
+        }
+        // Nobody waits longer than for an ACK that never comes.
+        let sent = bed.receive(&alice, &of("INVITE", 9).text());
+        let copy = sent.into_iter().find(|sent| sent.status() == 0).unwrap();
+        bed.receive(&answering(&copy), &response(&copy, 200, "b", ""));
+        bed.wait(1_990);
+        assert_eq!(bed.shard.unanswered(bed.now), 1);
+        bed.wait(10);
+        assert_eq!(bed.shard.unanswered(bed.now), 0);
+    }
+}

@@ -355,15 +355,22 @@ fn a_long_request_goes_over_a_stream_where_nobody_chose_the_datagram() {
 /// A name is asked for, and this is where it leads by UDP.
 #[track_caller]
 fn resolved_to(bed: &mut Bed, addr: &str) -> Vec<Sent> {
+    resolved_to_all(bed, &[(Transport::Udp, addr)])
+}
+
+/// A name is asked for, and these are the places to which it leads, in order.
+#[track_caller]
+fn resolved_to_all(bed: &mut Bed, places: &[(Transport, &str)]) -> Vec<Sent> {
     let Some(Effect::Resolve { park, .. }) = bed.effects.pop() else {
         panic!("nothing was asked");
     };
-    let hop = Hop {
-        transport: Transport::Udp,
+    let hops = places.iter().map(|(transport, addr)| Hop {
+        transport: *transport,
         addr: addr.parse().unwrap(),
         tls_name: None,
-    };
-    bed.act(|shard, now, out| shard.handle_resolved(now, park, Ok(vec![hop]), out))
+    });
+    let hops = hops.collect();
+    bed.act(|shard, now, out| shard.handle_resolved(now, park, Ok(hops), out))
 }
 
 #[test]
@@ -409,4 +416,90 @@ fn a_long_request_goes_over_a_stream_where_a_name_leads_to_the_datagram() {
         sent = resolved_to(&mut bed, "203.0.113.9:5060");
     }
     assert_eq!(only(sent).to.transport, Transport::Udp);
+}
+
+const FIRST: &str = "203.0.113.9:5060";
+const SECOND: &str = "203.0.113.10:5060";
+
+/// A long MESSAGE to a name that leads to these places; the copy that is sent first.
+#[track_caller]
+fn long_message(bed: &mut Bed, places: &[(Transport, &str)]) -> Sent {
+    let mut message = request("MESSAGE", "sip:carol@far.example", Transport::Udp);
+    message.body = "x".repeat(1_200);
+    assert!(
+        bed.receive(&alice(Transport::Udp), &message.text())
+            .is_empty()
+    );
+    only(resolved_to_all(bed, places))
+}
+
+#[test]
+fn a_short_request_has_no_transaction_because_a_name_has_two_servers() {
+    let mode = Mode::Stateless;
+    let mut bed = Bed::new(Settings { mode, ..settings() });
+    let message = request("MESSAGE", "sip:carol@far.example", Transport::Udp);
+    bed.receive(&alice(Transport::Udp), &message.text());
+    let places = [(Transport::Udp, FIRST), (Transport::Udp, SECOND)];
+    let sent = only(resolved_to_all(&mut bed, &places));
+    assert_eq!(sent.to.transport, Transport::Udp);
+    assert_eq!((bed.shard.in_flight(), bed.effects.len()), (0, 0));
+}
+
+#[test]
+fn a_server_that_answers_503_is_asked_by_no_other_way() {
+    // RFC 3261 21.5.4: "It SHOULD NOT forward any other requests to that server for the duration
+    // specified in the Retry-After header field, if present."
+    let (udp, tcp) = (Transport::Udp, Transport::Tcp);
+    for places in [
+        vec![(udp, FIRST)],
+        vec![(udp, FIRST), (tcp, FIRST)],
+        vec![(tcp, FIRST), (udp, FIRST)],
+    ] {
+        let mut bed = Bed::new(settings());
+        let copy = long_message(&mut bed, &places);
+        assert_eq!(copy.to.transport, tcp);
+        let busy = response(&copy, 503, "c", "Retry-After: 60\r\n");
+        let sent = bed.receive(&answering(&copy), &busy);
+        assert_eq!(kinds(&sent), ["500"], "{places:?}");
+    }
+    // Another server is.
+    let mut bed = Bed::new(settings());
+    let places = [(udp, FIRST), (udp, SECOND), (tcp, FIRST)];
+    let copy = long_message(&mut bed, &places);
+    let busy = |copy: &Sent| response(copy, 503, "c", "");
+    let next = only(bed.receive(&answering(&copy), &busy(&copy)));
+    let came_to = (next.to.transport, next.to.remote.to_string());
+    assert_eq!(came_to, (tcp, SECOND.to_owned()));
+    let sent = bed.receive(&answering(&next), &busy(&next));
+    assert_eq!(kinds(&sent), ["500"]);
+}
+
+#[test]
+fn only_a_stream_that_is_not_there_gives_way_to_the_datagram() {
+    let (udp, tcp) = (Transport::Udp, Transport::Tcp);
+    // Who is silent on it is there.
+    let mut bed = Bed::new(settings());
+    let copy = long_message(&mut bed, &[(udp, FIRST)]);
+    assert_eq!(copy.to.transport, tcp);
+    let sent = bed.wait(40_000);
+    assert!(
+        sent.iter().all(|sent| sent.status() != 0),
+        "{:?}",
+        kinds(&sent)
+    );
+    // Each way is tried once.
+    for places in [
+        vec![(udp, FIRST), (tcp, FIRST)],
+        vec![(tcp, FIRST), (udp, FIRST)],
+    ] {
+        let mut bed = Bed::new(settings());
+        let stream = long_message(&mut bed, &places);
+        let failed = |bed: &mut Bed, sent: &Sent| {
+            bed.act(|shard, now, out| shard.handle_send_failed(now, sent.cookie, out))
+        };
+        let datagram = only(failed(&mut bed, &stream));
+        assert_eq!((stream.to.transport, datagram.to.transport), (tcp, udp));
+        let sent = failed(&mut bed, &datagram);
+        assert_eq!(kinds(&sent), ["502"], "{places:?}");
+    }
 }

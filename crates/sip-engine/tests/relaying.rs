@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod shown;
+
 use crate::common::*;
 use sip_auth::{Attempt, ClientAuth, Ha1, Reply, RequestParts};
 use sip_engine::Effect;
@@ -247,19 +249,23 @@ fn by_alice(bed: &mut Bed, uri: &str, more: &str) -> Vec<Sent> {
 
 /// The same, with the credentials from somewhere else.
 fn by_alice_at(bed: &mut Bed, at: &Flow, uri: &str, more: &str) -> Vec<Sent> {
-    let udp = alice(Transport::Udp);
-    let mut invite = request("INVITE", uri, Transport::Udp).with(more);
+    let invite = request("INVITE", uri, Transport::Udp).with(more);
+    signed_by_alice(bed, &alice(Transport::Udp), at, invite)
+}
+
+/// A request of alice's that is challenged at one place, and comes with her password from another.
+fn signed_by_alice(bed: &mut Bed, asked: &Flow, at: &Flow, mut invite: Request) -> Vec<Sent> {
     invite.from = "<sip:alice@example.org>;tag=a".into();
     invite.call_id = invite.via.rsplit('=').next().unwrap().to_owned();
-    let challenge = only(bed.receive(&udp, &invite.text()));
-    assert_eq!(challenge.status(), 407, "{uri}");
+    let challenge = only(bed.receive(asked, &invite.text()));
+    assert_eq!(challenge.status(), 407, "{}", invite.uri);
     let (mut auth, mut attempt) = (ClientAuth::new(), Attempt::default());
     auth.add("example.org", "alice", "secret");
     auth.handle_challenge(&mut attempt, &challenge.message)
         .unwrap();
     let parts = RequestParts {
-        method: b"INVITE",
-        uri: uri.as_bytes(),
+        method: invite.method.as_bytes(),
+        uri: invite.uri.as_bytes(),
         body: b"",
     };
     let mut lines = Vec::new();

@@ -70,11 +70,6 @@ impl Machine {
     pub(crate) const fn awaits_ack(self) -> bool {
         matches!(self, Self::Invite(server_invite::State::Completed))
     }
-
-    /// Whether it has let a 2xx to an INVITE pass.
-    pub(crate) const fn has_accepted(self) -> bool {
-        matches!(self, Self::Invite(server_invite::State::Accepted))
-    }
 }
 
 #[derive(Debug)]

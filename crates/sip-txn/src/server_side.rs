@@ -255,9 +255,6 @@ impl Transactions {
         let before = std::mem::replace(&mut server.machine, machine);
         self.completed += usize::from(machine.awaits_ack());
         self.completed -= usize::from(before.awaits_ack());
-        if response.is_some() && machine.has_accepted() {
-            self.accepted_ms = Some(now_ms);
-        }
         self.act_server(now_ms, id, actions, response, out)
     }
 

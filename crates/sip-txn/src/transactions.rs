@@ -45,8 +45,6 @@ pub struct Transactions {
     pub(crate) live: Live,
     /// INVITE server transactions in "Completed".
     pub(crate) completed: usize,
-    /// When the last 2xx to an INVITE was sent; `None` before the first.
-    pub(crate) accepted_ms: Option<u64>,
     /// Where a kept message is read again.
     pub(crate) scratch: Scratch,
     /// The timers that are due, while they are handled.
@@ -66,7 +64,6 @@ impl Transactions {
             counters: Counters::default(),
             live: Live::default(),
             completed: 0,
-            accepted_ms: None,
             scratch: Scratch::default(),
             due: Vec::new(),
             config,
@@ -162,15 +159,16 @@ impl Transactions {
         self.live
     }
 
-    /// INVITEs whose final response may have to be sent again, because its ACK has not come; 2xx
-    /// of the last 4*T1 count as one. Whoever sends a 2xx repeats it after T1 and 3*T1 if its ACK
-    /// is lost (RFC 3261 13.3.1.4), and both pass here.
-    pub fn unacknowledged(&self, now_ms: u64) -> usize {
-        let wait_ms = self.config.timers.t1_ms.saturating_mul(4);
-        let may_be_lost = self
-            .accepted_ms
-            .is_some_and(|accepted_ms| now_ms < accepted_ms.saturating_add(wait_ms));
-        self.completed + usize::from(may_be_lost)
+    /// INVITEs whose final response may have to be sent again, because its ACK has not come. An
+    /// ACK to a 2xx is no affair of this layer.
+    pub const fn unacknowledged(&self) -> usize {
+        self.completed
+    }
+
+    /// How long after a 2xx to an INVITE has passed its ACK may still be expected. Whoever sends
+    /// a 2xx repeats it after T1 and 3*T1 if its ACK is lost (RFC 3261 13.3.1.4).
+    pub const fn ack_wait_ms(&self) -> u64 {
+        self.config.timers.t1_ms.saturating_mul(4)
     }
 }
 

@@ -69,8 +69,8 @@ pub struct Snapshot<F> {
     pub calls: usize,
     /// What was asked of media engines.
     pub media: sip_media::Counters,
-    /// Requests that have no final answer yet, or whose final answer has no ACK, where the worker
-    /// drains.
+    /// Requests that have no final answer yet, or whose final answer has no ACK, and what is on its
+    /// way between workers, where the worker drains.
     pub unanswered: Option<usize>,
     /// What the sockets count.
     pub sockets: F,

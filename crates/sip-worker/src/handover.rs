@@ -162,6 +162,15 @@ impl<E: Environment> Worker<E> {
     pub(super) fn waits_for_room(&self) -> bool {
         self.batches.iter().any(|batch| !batch.is_empty())
     }
+
+    /// What is on its way between workers: what waits here for another, and there for this one.
+    pub(super) fn handed_over(&self) -> usize {
+        let batches = self.batches.iter().map(Vec::len).sum::<usize>();
+        let mut waiting = 0;
+        self.own_mailbox(|mailbox| waiting = mailbox.waiting());
+        batches + waiting
+    }
+
     fn own_mailbox(&self, act: impl FnOnce(&Mailbox<E::Waker>)) {
         if let Some(mailbox) = self.parts.mailboxes.get(self.parts.index) {
             act(mailbox);

@@ -226,8 +226,13 @@ impl<E: Environment> Worker<E> {
         self.report(sockets);
     }
 
-    /// Ends what only a process that ends has to end: the records of calls that go on.
-    pub fn stop(&mut self, now: Now) {
+    /// Ends what only a process that ends has to end: what other workers have given is passed on,
+    /// which nobody would send again, and then the records of calls that go on end.
+    pub fn stop(&mut self, sockets: &mut E::Sockets, now: Now) {
+        self.now = now;
+        self.take_mail(sockets);
+        self.settle(sockets);
+        sockets.flush();
         self.parts.shard.stop_records(now, &mut self.outputs);
         self.give_records();
     }
@@ -576,8 +581,11 @@ impl<E: Environment> Worker<E> {
             self.snapshot_ms = now_ms;
             // Something that is under way will change; nothing under way, and
             // the next report waits for the next event.
-            self.is_dirty = self.parts.shard.in_flight() > 0;
             let shard = &self.parts.shard;
+            let unanswered = self
+                .is_draining
+                .then(|| shard.unanswered(self.now) + self.handed_over());
+            self.is_dirty = shard.in_flight() > 0 || unanswered.is_some_and(|count| count > 0);
             let snapshot = Snapshot {
                 at_ms: now_ms,
                 engine: shard.counters().clone(),
@@ -589,7 +597,7 @@ impl<E: Environment> Worker<E> {
                 in_flight: shard.in_flight(),
                 calls: shard.calls(),
                 media: *self.parts.media.counters(),
-                unanswered: self.is_draining.then(|| shard.unanswered(self.now)),
+                unanswered,
                 sockets: sockets.figures(),
                 own: Figures {
                     severity: self.overload.severity(),

@@ -164,6 +164,11 @@ impl<W: Wake> Mailbox<W> {
         std::mem::swap(&mut *self.lock(), into);
     }
 
+    /// How much waits.
+    pub(crate) fn waiting(&self) -> usize {
+        self.lock().len()
+    }
+
     /// Makes the worker look around.
     pub fn wake(&self) {
         self.waker.wake();

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::*;
+use sip_engine::Now;
 use sip_engine::refusal::Reason;
 use sip_engine::sender::Sender;
 use sip_engine::settings::{Listener, Settings};
 use sip_engine::shard::shard_of;
-use sip_msg::{ConnId, Flow, Limits, ListenerId, Message, Transport};
-use sip_worker::{Handover, Mailbox, SendFailure, SocketEvent, Worker};
+use sip_msg::{ConnId, Flow, Limits, ListenerId, Message, Target, Transport};
+use sip_worker::{Control, Handover, Mailbox, Phase, SendFailure, SocketEvent, Worker};
 
 /// What ends something finds so much more room than the bound.
 const ENDING_MAX: usize = 4_096;
@@ -21,6 +22,7 @@ const ENDING_MAX: usize = 4_096;
 /// Two workers, of which the first one runs.
 struct Bed {
     worker: Worker<Played>,
+    control: Arc<Control<(), Nothing>>,
     mailboxes: Vec<Arc<Mailbox<Nothing>>>,
     wire: Wire,
 }
@@ -77,8 +79,12 @@ impl Bed {
             .collect();
         mailboxes[1].put(&mut filling);
         assert!(filling.is_empty());
+        let control = Arc::new(Control::new(2));
+        let mut parts = parts_among(0, mailboxes.clone(), Front::default(), settings);
+        parts.control = Arc::clone(&control);
         Self {
-            worker: worker_among(0, mailboxes.clone(), Front::default(), settings),
+            worker: Worker::new(parts, NOW),
+            control,
             mailboxes,
             wire: Wire::default(),
         }
@@ -86,8 +92,12 @@ impl Bed {
 
     /// One turn, in which these come; what is sent because of them.
     fn turn(&mut self, flow: Flow, messages: &[&str]) -> Vec<Message> {
+        self.turn_at(NOW, flow, messages)
+    }
+
+    fn turn_at(&mut self, now: Now, flow: Flow, messages: &[&str]) -> Vec<Message> {
         assert!(self.worker.begin_turn(&mut self.wire));
-        self.worker.wake_up(|| NOW);
+        self.worker.wake_up(|| now);
         for message in messages {
             let bytes = message.as_bytes();
             self.worker
@@ -118,11 +128,18 @@ fn a_request_for_which_another_has_no_room_is_refused_like_any_other() {
     let sent = bed.turn(tcp, &[&invite]);
     assert_eq!(sent.len(), 1);
     assert_eq!(sent[0].status(), 503);
+    // RFC 3261 18.2.1: "If the host portion of the "sent-by" parameter contains a domain name, or
+    // if it contains an IP address that differs from the packet source address, the server MUST
+    // add a "received" parameter to that Via header field value."
+    let named = invite.replace("TCP 198.51.100.66:6666", "TCP phone.example.org");
+    let refused = bed.turn(tcp, &[&named]);
+    let via = refused[0].top_via().unwrap();
+    assert_eq!(via.received, Some(b"198.51.100.66".as_slice()));
     let retry_after = sent[0].first(sip_msg::HeaderName::RetryAfter).unwrap();
     assert_eq!(retry_after.value, b"5");
     let counts = bed.worker.shard().refusal_counts();
-    assert_eq!(counts.of(Reason::Overloaded), 1);
-    assert_eq!(bed.worker.figures().handover_refused, 2);
+    assert_eq!(counts.of(Reason::Overloaded), 2);
+    assert_eq!(bed.worker.figures().handover_refused, 3);
     // RFC 3261 8.2.7: "To header tags MUST be generated for responses in a stateless manner - in a
     // manner that will generate the same tag for the same request consistently."
     let tag = |message: &Message| message.to_tag().unwrap().to_vec();
@@ -186,4 +203,47 @@ fn what_waits_for_room_has_a_bound() {
     assert!(bed.taken().is_empty());
     bed.turn(flow(Transport::Tcp, 0), &[]);
     assert_eq!(bed.taken().len(), ENDING_MAX);
+}
+
+#[test]
+fn a_server_that_drains_waits_for_what_is_on_its_way_between_workers() {
+    let ok = of("SIP/2.0 200 OK", "INVITE", 1, ";tag=b");
+    let tcp = flow(Transport::Tcp, 0);
+    let mut bed = Bed::new(1 + ENDING_MAX);
+    let later = |by_ms: u64| Now {
+        mono_ms: NOW.mono_ms + by_ms,
+        ..NOW
+    };
+    let unanswered = |bed: &Bed| bed.control.snapshots()[0].unanswered;
+    bed.control.order(Phase::Draining);
+    bed.turn(tcp, &[&ok]);
+    assert_eq!(unanswered(&bed), Some(1), "it waits here");
+    // Once it is there, that is told without another event.
+    bed.taken();
+    bed.turn_at(later(100), tcp, &[]);
+    assert_eq!(bed.taken().len(), 1);
+    bed.turn_at(later(200), tcp, &[]);
+    assert_eq!(unanswered(&bed), Some(0));
+}
+
+#[test]
+fn a_worker_that_ends_passes_on_what_it_was_given() {
+    let ok = of("SIP/2.0 200 OK", "INVITE", 1, ";tag=b");
+    let tcp = flow(Transport::Tcp, 0);
+    let mut bed = Bed::new(1 + ENDING_MAX);
+    bed.turn(tcp, &[&ok]);
+    // Another has answered a request that came by a connection of this one.
+    let mut given = vec![Handover::Send {
+        to: Target::back(&tcp),
+        bytes: b"SIP/2.0 200 OK\r\n\r\n".to_vec(),
+        from: 1,
+        cookie: 1,
+    }];
+    bed.mailboxes[0].put(&mut given);
+    bed.taken();
+    bed.control.order(Phase::Stop);
+    assert!(!bed.worker.begin_turn(&mut bed.wire));
+    bed.worker.stop(&mut bed.wire, NOW);
+    assert_eq!(bed.wire.sent.len(), 1);
+    assert_eq!(bed.taken().len(), 1);
 }

@@ -456,20 +456,23 @@ impl Server {
             allowed.as_secs_f32()
         );
         let deadline = Instant::now() + allowed;
+        let mut was_quiet = false;
         loop {
             let snapshots = self.control.snapshots();
             let under_way: usize = snapshots
                 .iter()
                 .filter_map(|snapshot| snapshot.unanswered)
                 .sum();
-            if snapshots
-                .iter()
-                .all(|snapshot| snapshot.unanswered.is_some())
-                && under_way == 0
-            {
+            let is_quiet = under_way == 0
+                && snapshots
+                    .iter()
+                    .all(|snapshot| snapshot.unanswered.is_some());
+            // Twice, because what one worker has just given to another is in neither's report.
+            if is_quiet && was_quiet {
                 tracing::info!("drained");
                 return false;
             }
+            was_quiet = is_quiet;
             tokio::select! {
                 () = tokio::time::sleep(DRAIN_STEP) => {}
                 () = tokio::time::sleep_until(deadline) => {

@@ -48,21 +48,29 @@ impl Bench {
     }
 
     fn judge(&self, number: u32, target: &str) -> Standing {
-        let message = of(number);
-        let token = self.token(&message);
+        self.judge_of(&of(number), target)
+    }
+
+    fn judge_of(&self, message: &Message, target: &str) -> Standing {
+        let token = self.token(message);
         self.dialogs.judge(
             self.now,
             LIFETIME_S,
             &self.tokens,
             &token,
-            &message,
+            message,
             &uri(target),
         )
     }
 
     fn announce(&mut self, number: u32, tag: &[u8], target: &str) {
+        self.show(number, tag, target, Shown::Open);
+    }
+
+    fn show(&mut self, number: u32, tag: &[u8], target: &str, as_shown: Shown) {
+        let shown = (tag, &uri(target));
         self.dialogs
-            .announce(self.now, LIFETIME_S, &of(number), tag, &uri(target));
+            .announce(self.now, LIFETIME_S, &of(number), shown, as_shown);
     }
 
     fn wait_s(&mut self, seconds: u64) {
@@ -83,6 +91,30 @@ fn a_target_is_known_once_its_side_has_announced_it() {
     assert_eq!(bench.judge(1, moved), Standing::Part);
     assert_eq!(bench.judge(1, "sip:b@203.0.113.9"), Standing::Part);
     assert_eq!(bench.judge(2, moved), Standing::UnknownTarget);
+}
+
+#[test]
+fn a_place_that_is_shown_to_end_something_is_good_for_nothing_else() {
+    let mut bench = Bench::new(10);
+    let moved = "sip:b@203.0.113.10:5070";
+    let (from, to) = ("<sip:a@example.org>;tag=a", "<sip:b@example.org>;tag=b");
+    let by = |method| parse(request(method, moved, from, to, "").as_bytes());
+    bench.show(1, b"b", moved, Shown::Nowhere);
+    assert_eq!(bench.dialogs.len(), 0);
+    bench.show(1, b"b", moved, Shown::ToEnd);
+    for (method, expected) in [
+        ("BYE", Standing::Part),
+        ("ACK", Standing::Part),
+        ("INVITE", Standing::UnknownTarget),
+        ("UPDATE", Standing::UnknownTarget),
+        ("MESSAGE", Standing::UnknownTarget),
+        ("OPTIONS", Standing::UnknownTarget),
+    ] {
+        assert_eq!(bench.judge_of(&by(method), moved), expected, "{method}");
+    }
+    // Once it is shown by whoever is known to be there, it is as any other.
+    bench.show(1, b"b", moved, Shown::Open);
+    assert_eq!(bench.judge_of(&by("INVITE"), moved), Standing::Part);
 }
 
 #[test]
@@ -107,8 +139,8 @@ fn an_ended_dialog_has_five_minutes() {
     bench.dialogs.end(bench.now, LIFETIME_S, &of(1));
     bench.announce(1, b"b", "sip:b@203.0.113.10");
     bench.wait_s(1);
-    assert_eq!(bench.judge(1, "sip:b@203.0.113.9"), Standing::Over);
-    assert_eq!(bench.judge(1, "sip:b@203.0.113.10"), Standing::Over);
+    assert_eq!(bench.judge(1, "sip:b@203.0.113.9"), Standing::Ended);
+    assert_eq!(bench.judge(1, "sip:b@203.0.113.10"), Standing::Ended);
     assert_eq!(bench.judge(2, "sip:b@203.0.113.9"), Standing::Part);
 }
 
@@ -124,9 +156,9 @@ fn a_long_call_outlives_its_tokens() {
             .dialogs
             .seen_alive(bench.now, LIFETIME_S, &token, &message);
     }
-    assert_eq!(bench.judge(2, "sip:b@203.0.113.9"), Standing::Over);
+    assert_eq!(bench.judge(2, "sip:b@203.0.113.9"), Standing::Old);
     bench.wait_s(LIFETIME_S + 1);
-    assert_eq!(bench.judge(1, "sip:b@203.0.113.9"), Standing::Over);
+    assert_eq!(bench.judge(1, "sip:b@203.0.113.9"), Standing::Old);
 }
 
 #[test]

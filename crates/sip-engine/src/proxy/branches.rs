@@ -17,7 +17,7 @@ use super::outcome::Outcome;
 use crate::effect::Effect;
 use crate::gateways::Why;
 use crate::park::Parked;
-use crate::relay::Source;
+use crate::relay::{Came, Source};
 use crate::timer::Timer;
 use crate::trunk::legs::LegCopy;
 use crate::{Now, Outputs, Shard};
@@ -234,9 +234,13 @@ impl Shard {
             let Some(candidate) = context.candidates.get_mut(at) else {
                 return broken!("a target that is tried is in its set");
             };
-            let (flow, request) = (&context.sender.flow, context.request.as_deref());
-            let strip = &context.strip;
-            let egress = self.next_egress(now, flow, context.chosen_by, request, strip, candidate);
+            let came = Came {
+                by: &context.sender.flow,
+                is_known: context.is_known,
+                chosen_by: context.chosen_by,
+            };
+            let (request, strip) = (context.request.as_deref(), &context.strip);
+            let egress = self.next_egress(now, &came, request, strip, candidate);
             let Some(egress) = egress else {
                 break;
             };
@@ -356,8 +360,11 @@ impl Shard {
         let copy = RequestCopy {
             request,
             routed: &context.routed,
-            came_by: &context.sender.flow,
-            chosen_by: context.chosen_by,
+            came: Came {
+                by: &context.sender.flow,
+                is_known: context.is_known,
+                chosen_by: context.chosen_by,
+            },
             uri,
             path: path_of(&candidate.kind),
             to: &egress.to,
@@ -551,8 +558,12 @@ impl Shard {
         outcome: Outcome,
         out: &mut Outputs,
     ) {
-        let progress = context.candidates.get(at).map(|c| c.progress);
-        if progress == Some(Progress::Trying) {
+        let Some(candidate) = context.candidates.get_mut(at) else {
+            return broken!("a target that has failed is in its set");
+        };
+        // Who was silent on a stream is there: a datagram would bring the same request again.
+        candidate.has_datagram &= outcome == Outcome::Unreachable;
+        if candidate.progress == Progress::Trying {
             self.try_next(now, key, context, at, outcome, out);
         } else {
             self.give_up(context, at, outcome);

@@ -129,6 +129,8 @@ pub(crate) struct Context {
     pub(crate) strip: Vec<Span>,
     /// Who chose its destination.
     pub(crate) chosen_by: ChosenBy,
+    /// Whether its sender is known to be where it came from.
+    pub(crate) is_known: bool,
     /// What responses must have in common with the request, where that counts.
     pub(crate) identity: Option<Identity>,
     /// Whether the request is one of a dialog whose token it bears.
@@ -200,6 +202,7 @@ impl Context {
             loop_hash: 0,
             strip: Vec::new(),
             chosen_by: ChosenBy::User,
+            is_known: false,
             identity: None,
             is_in_dialog: false,
             is_listed: false,

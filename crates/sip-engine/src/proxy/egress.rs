@@ -5,6 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, SocketAddr};
 
 use sip_locate::{Hop, Located, Query, Refusal, locate_uri};
+use sip_msg::uri::Scheme;
 use sip_msg::{Flow, ListenerId, Span, Target, Transport, Uri};
 use siphasher::sip::SipHasher13;
 
@@ -14,7 +15,7 @@ use crate::hops;
 use crate::location::Binding;
 use crate::nat::{Nat, NatSettings, is_hidden, is_private, names_source};
 use crate::park::Asker;
-use crate::relay::{ChosenBy, Reached, Relay};
+use crate::relay::{Came, ChosenBy, Reached, Relay};
 use crate::routes::NextHop;
 use crate::{Now, Shard};
 
@@ -118,8 +119,7 @@ impl Shard {
     pub(crate) fn next_egress(
         &mut self,
         now: Now,
-        came_by: &Flow,
-        chosen_by: ChosenBy,
+        came: &Came<'_>,
         request: Option<&sip_msg::Message>,
         strip: &[Span],
         candidate: &mut Candidate,
@@ -141,16 +141,18 @@ impl Shard {
             });
         }
         loop {
-            let hop = candidate.hops.get(usize::from(candidate.tried))?.clone();
-            candidate.tried = candidate.tried.checked_add(1)?;
-            let hop = match request {
-                Some(request) => self.streamed(request, strip, hop, candidate),
-                None => hop,
+            let hop = match candidate.take_datagram() {
+                Some(datagram) => datagram,
+                None => {
+                    let hop = candidate.hops.get(usize::from(candidate.tried))?.clone();
+                    candidate.tried = candidate.tried.checked_add(1)?;
+                    match request {
+                        Some(request) => self.streamed(request, strip, hop, candidate),
+                        None => hop,
+                    }
+                }
             };
-            let reached = match self
-                .relay(now)
-                .judge(chosen_by, came_by, &candidate.kind, &hop)
-            {
+            let reached = match self.relay(now).judge(came, &candidate.kind, &hop) {
                 Ok(reached) => reached,
                 Err(outcome) => {
                     self.counters.relays_refused += 1;
@@ -158,7 +160,7 @@ impl Shard {
                     continue;
                 }
             };
-            if let Some(listener) = self.own.listener_towards(hop.transport, &hop.addr, came_by) {
+            if let Some(listener) = self.own.listener_towards(hop.transport, &hop.addr, came.by) {
                 let configured = match &candidate.kind {
                     TargetKind::NextHops { hops, at, .. } => {
                         hops.get(usize::from(*at)).map(|next| next.connections)
@@ -181,7 +183,7 @@ impl Shard {
                         lane,
                         local,
                     },
-                    local: flow.map_or(came_by.local, |flow| flow.local),
+                    local: flow.map_or(came.by.local, |flow| flow.local),
                     flow,
                 });
             }
@@ -220,18 +222,16 @@ impl Shard {
         if request.bytes().len() + ADDED_BYTES <= DATAGRAM_BYTES_MAX + cut {
             return hop;
         }
-        let is_fallback = candidate
-            .hops
-            .get(usize::from(candidate.tried).wrapping_sub(2))
-            .is_some_and(|before| before.addr == hop.addr);
-        if is_fallback || !self.own.reach().has(Transport::Tcp, hop.addr.ip()) {
-            return hop;
-        }
         let stream = Hop {
             transport: Transport::Tcp,
             ..hop.clone()
         };
-        candidate.hops.insert(usize::from(candidate.tried), hop);
+        let is_it = |of: &Hop| (of.transport, of.addr) == (stream.transport, stream.addr);
+        if candidate.has_tried(is_it) || !self.own.reach().has(Transport::Tcp, hop.addr.ip()) {
+            return hop;
+        }
+        candidate.has_datagram = true;
+        candidate.leave_out(is_it);
         stream
     }
 }
@@ -298,6 +298,21 @@ pub(crate) fn flow_of(nat: &NatSettings, binding: &Binding) -> Option<Flow> {
 pub(super) fn is_reached_at(flow: &Flow, uri: &Uri<'_>) -> bool {
     let is_same_host = uri.host_port.ip() == Some(flow.remote.ip().to_canonical());
     is_same_host && !flow.transport.is_websocket()
+}
+
+/// Whether a URI says of itself that it is reached under TLS.
+pub(super) fn names_tls(uri: &Uri<'_>) -> bool {
+    uri.scheme == Scheme::Sips || uri.transport().flatten() == Some(Transport::Tls)
+}
+
+/// Whether what goes to a contact is under TLS on its way.
+pub(super) fn is_reached_under_tls(nat: &NatSettings, binding: &Binding) -> bool {
+    let leads = match (binding.path.is_empty(), flow_of(nat, binding)) {
+        (true, Some(flow)) => return flow.transport.is_secure(),
+        (true, None) => Uri::parse(&binding.uri),
+        (false, _) => first_path(binding).and_then(Uri::parse),
+    };
+    leads.is_some_and(|uri| names_tls(&uri))
 }
 
 /// The address of ours that a contact was registered at, where the hop is the

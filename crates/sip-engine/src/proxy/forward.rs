@@ -10,7 +10,7 @@ use super::route::{Routed, write_without_maddr};
 use crate::gateways::Gateways;
 use crate::media::NewBody;
 use crate::own::Own;
-use crate::relay::{ChosenBy, Relay};
+use crate::relay::{Came, Relay};
 use crate::text::write_decimal;
 use crate::token::Tokens;
 use crate::trunk::legs::LegCopy;
@@ -61,10 +61,8 @@ impl<'a> Forwarder<'a> {
 pub(crate) struct RequestCopy<'a> {
     pub(crate) request: &'a Message,
     pub(crate) routed: &'a Routed,
-    /// The flow that the request came by.
-    pub(crate) came_by: &'a Flow,
-    /// Who chose its destination.
-    pub(crate) chosen_by: ChosenBy,
+    /// How the request came, and who chose its destination.
+    pub(crate) came: Came<'a>,
     /// The target's URI; `None` where the Request-URI stays.
     pub(crate) uri: Option<&'a [u8]>,
     /// Route values to be put in front (a contact's Path).

@@ -13,7 +13,7 @@ use super::forward::{Forwarder, RequestCopy};
 use super::route::span_of;
 use crate::nat::{Nat, shows_translation};
 use crate::own::Own;
-use crate::relay::{ChosenBy, Relay, Source};
+use crate::relay::{ChosenBy, Relay, Shown, Source};
 use crate::token::{Decoded, Grant, Holder, Marks, Offer, Sides, Tokens, begins_offer};
 use crate::trunk::legs::LegCopy;
 
@@ -22,13 +22,15 @@ impl RequestCopy<'_> {
         let Some(kind) = self.route_kind(forwarder) else {
             return;
         };
-        let source = Source::of(self.came_by);
+        let source = self.came.source();
         let next = first_foreign_record(self.request, forwarder.own);
         let names_another = self.names_another(forwarder, &source, next.as_ref());
         // Parsed once, and not where nobody asks.
         let parsed = OnceCell::new();
         let shown = || *parsed.get_or_init(|| first_contact(self.request));
-        let flow_up = self.flow_up(forwarder, names_another, &shown);
+        let flow_up = self
+            .flow_up(forwarder, names_another, &shown)
+            .filter(|_| !forwarder.relay.is_doubted(&source));
         let is_double = self.is_double(forwarder, kind, flow_up.is_some());
         let marks = self.leg.and_then(LegCopy::marks);
         let is_any_signed = forwarder.sign_routes
@@ -36,21 +38,25 @@ impl RequestCopy<'_> {
             || self.flow_down.is_some()
             || marks.is_some()
             || self.media.is_some();
-        let (mut sides, mut contact) = (None, None);
+        let (mut sides, mut contact, mut is_to_end) = (None, None, false);
         if is_any_signed {
             // Whoever gets the copy will say of both sides what stands in it.
             sides = match self.leg {
                 Some(leg) => leg.sides(self.request),
                 None => Sides::of(self.request),
             };
-            let may_show = |uri: &Uri<'_>| forwarder.relay.may_show(Some(&source), uri);
-            contact =
-                shown().filter(|contact| may_show(contact) && next.as_ref().is_none_or(may_show));
+            let as_shown = shown_as(&forwarder.relay, Some(&source), shown(), next.as_ref());
+            is_to_end = as_shown == Shown::ToEnd;
+            // By another's name he is reached along his flow, or not at all; where that is doubted,
+            // a gateway is, to end something.
+            let is_reached = !names_another || flow_up.is_some() || is_to_end;
+            contact = shown().filter(|_| is_reached && as_shown != Shown::Nowhere);
         }
         let grant = Grant {
             unix_ms: forwarder.unix_ms,
             next: next.as_ref(),
             target: contact.as_ref(),
+            is_to_end,
             marks,
             media: self.media,
             ..Grant::default()
@@ -86,7 +92,7 @@ impl RequestCopy<'_> {
         // order would be let past the flow. Nor where the flow is what he may send to, and
         // there is no second value for it.
         let down = Grant {
-            target: contact.as_ref().filter(|_| !is_double && !names_another),
+            target: (contact.as_ref()).filter(|_| !is_double && (!names_another || is_to_end)),
             flow: self.flow_down,
             instance: self.instance.filter(|_| self.flow_down.is_some()),
             is_offer: true,
@@ -94,7 +100,7 @@ impl RequestCopy<'_> {
         };
         value(self.to.listener, self.to.transport, &self.local, down);
         if is_double {
-            let up = self.came_by;
+            let up = self.came.by;
             let instance = flow_up.and_then(|_| first_instance(self.request));
             let up_grant = Grant {
                 flow: flow_up,
@@ -124,7 +130,7 @@ impl RequestCopy<'_> {
         // Route header field value (after the post processing of bullet 6), MUST insert a
         // Record-Route header field that is not a SIPS URI."
         let secure = is_target_secure || next.is_some_and(is_sips);
-        let must = secure != self.came_by.transport.is_secure();
+        let must = secure != self.came.by.transport.is_secure();
         // What is done for a trunk has to be done for all requests of the dialog.
         let is_marked = self.leg.is_some_and(|leg| leg.marks().is_some());
         match (secure, must || forwarder.record_route || is_marked) {
@@ -136,15 +142,16 @@ impl RequestCopy<'_> {
 
     /// Whether the two sides need a URI each: RFC 5658's double Record-Route.
     fn is_double(&self, forwarder: &Forwarder<'_>, kind: Scheme, has_flow_up: bool) -> bool {
-        if kind == Scheme::Sips && !self.came_by.transport.is_secure() {
+        let came_by = self.came.by;
+        if kind == Scheme::Sips && !came_by.transport.is_secure() {
             // The other side could not be reached by a SIPS URI. This one can.
             return false;
         }
         has_flow_up
             || self.flow_down.is_some()
-            || forwarder.own.transport(self.came_by.listener)
+            || forwarder.own.transport(came_by.listener)
                 != forwarder.own.transport(self.to.listener)
-            || self.came_by.listener != self.to.listener
+            || came_by.listener != self.to.listener
     }
 
     /// Whether the request calls somebody else than the user of ours whom it names in
@@ -161,7 +168,7 @@ impl RequestCopy<'_> {
         let (request, own, relay) = (self.request, forwarder.own, &forwarder.relay);
         // A peer's request needs no token: that it seems to be of a dialog says nothing.
         let is_within = self.routed.grant.is_some() || !relay.asks_who_calls();
-        if self.chosen_by != ChosenBy::User && is_within {
+        if self.came.chosen_by != ChosenBy::User && is_within {
             return false;
         }
         let Some(to) = request.to().ok().and_then(|to| to.uri()) else {
@@ -179,7 +186,7 @@ impl RequestCopy<'_> {
             Some(next) => is_peers(next),
             None => first_contact(request).is_some_and(|contact| is_peers(&contact)),
         };
-        self.chosen_by == ChosenBy::User || !shows_peer()
+        self.came.chosen_by == ChosenBy::User || !shows_peer()
     }
 
     /// The flow to the sender, where it is a phone that can be reached by no
@@ -191,32 +198,33 @@ impl RequestCopy<'_> {
         names_another: bool,
         shown: &dyn Fn() -> Option<Uri<'m>>,
     ) -> Option<&Flow> {
+        let came_by = self.came.by;
         if names_another {
-            return Some(self.came_by);
+            return Some(came_by);
         }
         let first = self.request.top_via().ok()?;
         if self.request.has_several(HeaderName::Via) {
             return None;
         }
-        if self.came_by.conn.is_some() {
-            return Some(self.came_by);
+        if came_by.conn.is_some() {
+            return Some(came_by);
         }
         let is_translated = || {
             first.received.is_some()
-                && first.sent_by.ip() != Some(self.came_by.remote.ip().to_canonical())
+                && first.sent_by.ip() != Some(came_by.remote.ip().to_canonical())
         };
         let port = first.sent_by.port.unwrap_or(Transport::Udp.default_port());
-        let has_other_port = first.rport.is_some() && port != self.came_by.remote.port();
+        let has_other_port = first.rport.is_some() && port != came_by.remote.port();
         let contact_shows = || {
             let contact = shown();
-            contact.is_some_and(|uri| shows_translation(&uri, self.came_by, has_other_port))
+            contact.is_some_and(|uri| shows_translation(&uri, came_by, has_other_port))
         };
-        let is_behind = match forwarder.relay.settings.nat.of(self.came_by) {
+        let is_behind = match forwarder.relay.settings.nat.of(came_by) {
             Nat::Always => true,
             Nat::Auto => is_translated() || contact_shows(),
             Nat::Never => false,
         };
-        is_behind.then_some(self.came_by)
+        is_behind.then_some(came_by)
     }
 }
 
@@ -300,6 +308,22 @@ fn first_instance(message: &Message) -> Option<&[u8]> {
     }
 }
 
+/// What whoever gets a grant may send to the target that it is for, by the route `next` behind
+/// ours.
+fn shown_as(
+    relay: &Relay<'_>,
+    source: Option<&Source>,
+    target: Option<Uri<'_>>,
+    next: Option<&Uri<'_>>,
+) -> Shown {
+    let both = [target.as_ref(), next];
+    let shown = both
+        .into_iter()
+        .flatten()
+        .map(|uri| relay.shown(source, uri));
+    shown.min().unwrap_or(Shown::Nowhere)
+}
+
 /// The first Record-Route that is another's: the route behind ours for whoever
 /// gets the copy.
 fn first_foreign_record<'m>(message: &'m Message, own: &Own) -> Option<Uri<'m>> {
@@ -376,6 +400,8 @@ pub(crate) struct Rewriter<'a> {
     pub(crate) marks: Option<Marks>,
     /// The engine that leads the dialog's media, where the request's context knows it.
     pub(crate) media: Option<EngineId>,
+    /// Whether the response goes to a gateway whose request anybody could have sent.
+    pub(crate) went_to_gateway: bool,
 }
 
 // RFC 3261 16.6: "If the URI placed in the Record-Route header field needs to be rewritten
@@ -406,9 +432,11 @@ impl Rewriter<'_> {
         }
         let sides = Sides::of(response).filter(Sides::is_answered)?;
         let slot = offered(response, self.own)?;
-        let may_show = |uri: &Uri<'_>| self.relay.may_show(self.source, uri);
-        let target = first_contact(response)
-            .filter(|target| may_show(target) && slot.above.as_ref().is_none_or(may_show))?;
+        let target = first_contact(response)?;
+        let as_shown = shown_as(&self.relay, self.source, Some(target), slot.above.as_ref());
+        if as_shown == Shown::Nowhere {
+            return None;
+        }
         // An offer that names no flow has nothing in it that the response, or its request's context,
         // has not. Nor could one be read that was signed for the From and To of a provider.
         let is_identified = || {
@@ -433,6 +461,8 @@ impl Rewriter<'_> {
             instance: offer.instance,
             media: offer.media,
             is_offer: false,
+            is_to_end: as_shown == Shown::ToEnd,
+            went_to_gateway: self.went_to_gateway,
             marks: self.marks,
         };
         text.clear();

@@ -170,6 +170,9 @@ impl Shard {
         self.note_call(now, context, source.as_ref(), response);
         self.note_answered(now, context, number, response, places, out);
         self.note_refreshed(now, context, response);
+        if context.method == Method::Invite {
+            self.note_accepted(now, response);
+        }
         self.forward_response(now, context, source.as_ref(), response, out);
         self.end_call(context, response.status(), out);
         self.final_sent(now, context, CancelReason::Answered(response.status()), out);
@@ -225,6 +228,11 @@ impl Shard {
             };
             self.note_way(now, context, at, reason, out);
             self.note_ranked(context, (rank_of_failed(status), status), Some(response));
+            let (_, addr) = branch.answerer.end();
+            match context.candidates.get_mut(at) {
+                Some(candidate) => candidate.leave_server(addr),
+                None => broken!("a target that has failed is in its set"),
+            }
             self.target_failed(now, key, context, at, Outcome::NextHopBusy, out);
             return;
         }
@@ -457,9 +465,13 @@ impl Shard {
         let outbox = &mut out.outbox;
         let start = outbox.bytes.len();
         let is_stream = context.sender.flow.transport.is_reliable();
+        let came_from = Source::of(&context.sender.flow).known_if(context.is_known);
+        let relay = self.relay(now);
+        let back = context.back.as_ref();
         let known = (
             context.legs.as_ref().and_then(|legs| legs.caller_marks()),
             context.led_by(),
+            back.is_some_and(|back| relay.is_shown_by_answer(&came_from, back)),
         );
         let granted = self.grant_caller(now, context.identity, source, known, response);
         let is_trusted = context.is_listed || self.is_trusted(context.sender.flow.remote.ip());

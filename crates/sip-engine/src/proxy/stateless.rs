@@ -21,6 +21,7 @@ use crate::permit::Permit;
 use crate::random::Dice;
 use crate::refusal::{Reason, StatusLine};
 use crate::relay::Source;
+use crate::sender::Sender;
 use crate::text::hex16;
 use crate::{Now, Outputs, Shard};
 
@@ -157,14 +158,7 @@ impl Shard {
         let mut hidden = Vec::new();
         hidden_lines(permit, &job.request, &mut hidden);
         let request = Some(&*job.request);
-        let egress = self.next_egress(
-            now,
-            &job.sender.flow,
-            job.chosen_by,
-            request,
-            &strip,
-            &mut candidate,
-        );
+        let egress = self.next_egress(now, &job.came(), request, &strip, &mut candidate);
         match egress {
             None => {
                 let none = || Outcome::NoTransport.at(&candidate.kind);
@@ -222,8 +216,7 @@ impl Shard {
         let copy = RequestCopy {
             request: &job.request,
             routed: &job.routed,
-            came_by: &job.sender.flow,
-            chosen_by: job.chosen_by,
+            came: job.came(),
             uri: target_uri(&candidate.kind, &mut self.target_uri).or(candidate.own_uri()),
             path: path_of(&candidate.kind),
             to: &egress.to,
@@ -284,10 +277,11 @@ impl Shard {
     pub(crate) fn response_single(
         &mut self,
         now: Now,
-        flow: &Flow,
+        sender: &Sender,
         response: Box<Message>,
         out: &mut Outputs,
     ) {
+        let flow = &sender.flow;
         if response.method() == Method::Bye && response.status() >= 200 {
             let ended = self.lanes.ended_call(&response, response.status());
             out.effects.extend(ended.map(Effect::EndCall));
@@ -296,8 +290,12 @@ impl Shard {
             Some(target) => {
                 let start = out.outbox.bytes.len();
                 let is_stream = target.transport.is_reliable();
-                let source = Source::of(flow);
-                let granted = self.grant_caller(now, None, Some(&source), (None, None), &response);
+                let source = Source::of(flow).known_if(self.is_listed_peers(sender));
+                // Whoever sent the request is not known any more.
+                let relay = self.relay(now);
+                let is_shown = !is_stream && relay.is_gateway(target.remote);
+                let known = (None, None, is_shown);
+                let granted = self.grant_caller(now, None, Some(&source), known, &response);
                 write_upstream(
                     (&response, self.is_trusted(target.remote.ip())),
                     &[],
@@ -378,7 +376,7 @@ impl Shard {
 fn must_be_stateful(job: &Job, candidate: &Candidate, egress: &Egress) -> bool {
     let is_made_unreliable =
         job.sender.flow.transport.is_reliable() && !egress.to.transport.is_reliable();
-    has_transaction(&job.request) && (is_made_unreliable || candidate.has_datagram_left())
+    has_transaction(&job.request) && (is_made_unreliable || candidate.has_datagram)
 }
 
 /// Whether a request could have a transaction of its own.

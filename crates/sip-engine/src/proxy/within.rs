@@ -8,12 +8,13 @@ use sip_media::EngineId;
 use sip_msg::{Flow, HeaderName, Message, Method, Span, Uri};
 
 use super::context::{Context, Identity, TargetKind};
-use super::egress::{flow_of, is_reached_at};
+use super::egress::{flow_of, is_reached_at, is_reached_under_tls, names_tls};
 use super::record_route::{Rewriter, first_contact, makes_dialogs};
 use super::route::Routed;
+use crate::dialogs::{Standing, ends_something};
 use crate::location::Binding;
 use crate::park::Job;
-use crate::permit::Permit;
+use crate::permit::{Permit, standing_of_token};
 use crate::relay::Source;
 use crate::token::{Marks, RouteToken, Sides, Tokens};
 use crate::{Now, Shard};
@@ -31,7 +32,8 @@ impl Shard {
     /// Where the phone at the other side is, now that its flow has ended: at a
     /// contact that it has registered since or, without one, at its address.
     /// The phone is known by its instance (RFC 5626 4.1), else by the user and
-    /// the host of its contact, whatever the port.
+    /// the host of its contact, whatever the port. Where its flow was under TLS,
+    /// it is not looked for in the clear: anybody on the way can end a connection.
     pub(super) fn place_of_phone(
         &mut self,
         now: Now,
@@ -52,10 +54,16 @@ impl Shard {
                 self.counters.flows_followed += 1;
                 Some(TargetKind::Contact(binding))
             }
-            None => token
-                .named_flow()
-                .filter(|flow| is_reached_at(flow, &target))
-                .map(|_| TargetKind::Routed),
+            None => {
+                let leads = match routed.next_route {
+                    Some(next) => Uri::parse(request.slice(next))?,
+                    None => target,
+                };
+                let flow = token.named_flow()?;
+                let is_there = is_reached_at(flow, &leads)
+                    && (!flow.transport.is_secure() || names_tls(&leads));
+                is_there.then_some(TargetKind::Routed)
+            }
         }
     }
 
@@ -64,7 +72,10 @@ impl Shard {
             self.dialogs.is_conn_ended(flow.conn)
                 || (flow.conn.is_some() && token.flow().is_some_and(|lost| lost.conn == flow.conn))
         });
-        if is_gone {
+        let was_secure = token
+            .named_flow()
+            .is_some_and(|flow| flow.transport.is_secure());
+        if is_gone || (was_secure && !is_reached_under_tls(&self.settings.nat, binding)) {
             return false;
         }
         if let Some(instance) = &binding.instance
@@ -119,24 +130,30 @@ impl Shard {
 
     /// Takes the token from a request that was let in although the gate has refused it: it leads
     /// nowhere, and nothing is learned by it. An ACK and a BYE keep it where it was made for their
-    /// target: they end what is open there.
-    pub(crate) fn drop_refused_token(&self, job: &mut Job, permit: &Permit) {
+    /// target: they end what is open there. So does whatever a user sends there of whose token
+    /// only the time is over: he has proved who he is, and the dialog lives on.
+    pub(crate) fn drop_refused_token(&self, now: Now, job: &mut Job, permit: &Permit) {
         let Some(token) = &job.routed.grant else {
             return;
         };
+        let is_for_target = || {
+            let target = job.routed.uri(&job.request);
+            target.is_some_and(|target| self.tokens.is_target(token, &target))
+        };
+        let ends = ends_something(job.request.method());
         let stays = match permit {
             // Who needs no token was not judged by it.
             Permit::Dialog(_) | Permit::Open(_) | Permit::Peer(_) => true,
-            Permit::Authenticated(_)
-            | Permit::Inbound(_)
+            Permit::Authenticated(_) => {
+                let cx = self.gate_context(now, &job.sender);
+                let standing = standing_of_token(&cx, &job.request, &job.routed);
+                is_for_target() && (ends || standing == Some(Standing::Old))
+            }
+            Permit::Inbound(_)
             | Permit::Directed(_)
             | Permit::Trunk(_)
             | Permit::Forwarder(_)
-            | Permit::Emergency(_) => {
-                let ends = matches!(job.request.method(), Method::Ack | Method::Bye);
-                let target = job.routed.uri(&job.request);
-                ends && target.is_some_and(|target| self.tokens.is_target(token, &target))
-            }
+            | Permit::Emergency(_) => is_for_target() && ends,
         };
         if !stays {
             job.routed.grant = None;
@@ -154,17 +171,25 @@ impl Shard {
         let request = &*job.request;
         let lifetime_s = self.settings.proxy.dialog_token_lifetime_s;
         self.dialogs.seen_alive(now, lifetime_s, token, request);
-        if !refreshes_targets(request.method()) {
-            return;
-        }
-        let source = Source::of(&job.sender.flow);
-        if let Some(target) = first_contact(request)
-            && self.relay(now).may_show(Some(&source), &target)
+        let went_to_gateway = token.went_to_gateway();
+        if went_to_gateway
             && let Ok(from) = request.from()
             && let Some(tag) = from.tag()
         {
+            self.dialogs.is_there(now, lifetime_s, request, tag);
+        }
+        if !refreshes_targets(request.method()) {
+            return;
+        }
+        let source = job.came().source();
+        let source = source.known_if(went_to_gateway && self.relay(now).is_at_gateway(&source));
+        if let Some(target) = first_contact(request)
+            && let Ok(from) = request.from()
+            && let Some(tag) = from.tag()
+        {
+            let as_shown = self.relay(now).shown(Some(&source), &target);
             self.dialogs
-                .announce(now, lifetime_s, request, tag, &target);
+                .announce(now, lifetime_s, request, (tag, &target), as_shown);
         }
     }
 
@@ -208,12 +233,12 @@ impl Shard {
         if is_end {
             self.dialogs.end(now, lifetime_s, response);
         } else if let Some(target) = first_contact(response)
-            && self.relay(now).may_show(source, &target)
             && let Ok(to) = response.to()
             && let Some(tag) = to.tag()
         {
+            let as_shown = self.relay(now).shown(source, &target);
             self.dialogs
-                .announce(now, lifetime_s, response, tag, &target);
+                .announce(now, lifetime_s, response, (tag, &target), as_shown);
         }
         self.counters.dialogs_forgotten = self.dialogs.forgotten();
     }
@@ -263,14 +288,14 @@ impl Shard {
 
     /// Writes the caller's grant for the dialog that a response makes into
     /// `self.granted`; where in the response it belongs. `identity` is that of
-    /// the request, where it is known; `marks` say of the trunk that the dialog goes by, and
-    /// `media` of the engine that leads its media.
+    /// the request, where it is known; `marks` say of the trunk that the dialog goes by, `media` of
+    /// the engine that leads its media, and `went_to_gateway` of where the response goes.
     pub(super) fn grant_caller(
         &mut self,
         now: Now,
         identity: Option<Identity>,
         source: Option<&Source>,
-        (marks, media): (Option<Marks>, Option<EngineId>),
+        (marks, media, went_to_gateway): (Option<Marks>, Option<EngineId>, bool),
         response: &Message,
     ) -> Option<Span> {
         if !response.has(HeaderName::RecordRoute) || !matches!(response.status(), 101..=299) {
@@ -287,6 +312,7 @@ impl Shard {
             identities: &self.keys.identities,
             marks,
             media,
+            went_to_gateway,
         };
         let place = rewriter.write(response, &mut granted);
         self.granted = granted;

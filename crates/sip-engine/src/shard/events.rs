@@ -63,7 +63,7 @@ impl Shard {
             // RFC 3261 18.1.2: "Otherwise, the response MUST be passed to the core (whether it be
             // stateless proxy, stateful proxy, or UA) for further processing."
             Response::Unknown if self.settings.mode == Mode::Stateless => {
-                self.response_single(now, &sender.flow, response, out);
+                self.response_single(now, sender, response, out);
             }
             // RFC 6026 8 forbids what RFC 3261 16.7 asked for here: a response to nothing that
             // was sent is not forwarded.

@@ -60,7 +60,7 @@ impl Shard {
         &mut self,
         now: Now,
         sender: &Sender,
-        request: Box<Message>,
+        mut request: Box<Message>,
         out: &mut Outputs,
     ) {
         let is_repeated = !sender.flow.transport.is_reliable();
@@ -70,6 +70,10 @@ impl Shard {
         }
         self.counters.overload_refused += 1;
         let line = StatusLine::refused(503, Reason::Overloaded);
+        // RFC 3261 18.2.1: "If the host portion of the "sent-by" parameter contains a domain name,
+        // or if it contains an IP address that differs from the packet source address, the server
+        // MUST add a "received" parameter to that Via header field value."
+        request.stamp_received(sender.flow.remote);
         self.refuse(now, sender, None, request, line, out);
     }
 

@@ -191,6 +191,7 @@ impl Shard {
             breadth: default,
             loop_hash: 0,
             chosen_by: ChosenBy::User,
+            is_known: false,
             record: None,
             told: None,
             body: None,
@@ -354,7 +355,7 @@ impl Shard {
 
     /// A request that passed the gate.
     fn proceed(&mut self, now: Now, mut job: Job, permit: Permit, out: &mut Outputs) {
-        self.drop_refused_token(&mut job, &permit);
+        self.drop_refused_token(now, &mut job, &permit);
         if self.is_too_much(now, &job, &permit, out) {
             let line = StatusLine::refused(503, Reason::RateLimited);
             self.refuse(now, &job.sender, job.server, job.request, line, out);
@@ -378,6 +379,7 @@ impl Shard {
             self.fail_job(now, job, Outcome::UnreadableUri, out);
             return;
         }
+        job.is_known = self.is_there(&job.sender, &permit);
         self.note_request(now, &job);
         self.counters.calls += u64::from(begins_call(&job.request));
         if job.request.method() == Method::Bye {
@@ -386,7 +388,10 @@ impl Shard {
         self.note_within(now, &job.request, &permit);
         match self.role(&job.request, &job.routed) {
             Role::Registrar => self.register(now, job, permit, out),
-            _ if job.request.method() == Method::Ack => self.forward_ack(now, job, permit, out),
+            _ if job.request.method() == Method::Ack => {
+                self.acks.passed(&self.keys.tags, &job.request);
+                self.forward_ack(now, job, permit, out);
+            }
             _ => match self.settings.mode {
                 Mode::Stateless if job.server.is_none() => {
                     self.forward_single(now, job, permit, out);
@@ -483,6 +488,7 @@ impl Shard {
             true => ChosenBy::User,
             false => self.relay(now).chosen_by(permit, &job.routed, &job.request),
         };
+        context.is_known = job.is_known;
         self.identify(&mut context, &job);
         context.media = self.media_within(&job);
         context.is_listed = self.is_listed_peers(&job.sender);

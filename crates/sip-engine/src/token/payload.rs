@@ -29,7 +29,10 @@ const IS_OFFER: u8 = 1 << 1;
 const HAS_INSTANCE: u8 = 1 << 2;
 const HAS_MARK: u8 = 1 << 3;
 const HAS_MEDIA: u8 = 1 << 4;
-const MORE_FLAGS: u8 = KNOWS_HOLDER | IS_OFFER | HAS_INSTANCE | HAS_MARK | HAS_MEDIA;
+const IS_TO_END: u8 = 1 << 5;
+const WENT_TO_GATEWAY: u8 = 1 << 6;
+const MORE_FLAGS: u8 =
+    KNOWS_HOLDER | IS_OFFER | HAS_INSTANCE | HAS_MARK | HAS_MEDIA | IS_TO_END | WENT_TO_GATEWAY;
 
 /// What a token says. What of it is true, its MAC tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +53,8 @@ pub(super) struct GrantPart {
     pub(super) target: u64,
     pub(super) knows_holder: bool,
     pub(super) is_offer: bool,
+    pub(super) is_to_end: bool,
+    pub(super) went_to_gateway: bool,
     pub(super) instance: Option<u32>,
     pub(super) marks: Option<Marks>,
     /// What the engine is called that leads the dialog's media.
@@ -148,6 +153,8 @@ impl Payload {
                 | flag(grant.instance.is_some(), HAS_INSTANCE)
                 | flag(grant.marks.is_some(), HAS_MARK)
                 | flag(grant.media.is_some(), HAS_MEDIA)
+                | flag(grant.is_to_end, IS_TO_END)
+                | flag(grant.went_to_gateway, WENT_TO_GATEWAY)
         });
         [flags, more]
     }
@@ -165,6 +172,8 @@ impl Payload {
                 target: u64::from_be_bytes(take(rest)?),
                 knows_holder: more & KNOWS_HOLDER != 0,
                 is_offer: more & IS_OFFER != 0,
+                is_to_end: more & IS_TO_END != 0,
+                went_to_gateway: more & WENT_TO_GATEWAY != 0,
                 instance: None,
                 marks: None,
                 media: None,

@@ -78,12 +78,18 @@ fn what_was_written_is_read() {
     assert!(tokens.is_target(&token, &uri("sip:bob@203.0.113.9")));
     assert!(!tokens.is_target(&token, &uri("sip:bob@203.0.113.8")));
     for flow in flows() {
-        let text = sealed(&tokens, |grant| {
-            grant.flow = Some(&flow);
-            grant.instance = Some(77);
-        });
-        let token = read(&tokens, &text).unwrap();
-        assert_eq!((token.flow(), token.instance), (Some(&flow), Some(77)));
+        for (is_to_end, went_to_gateway) in [(false, false), (true, false), (false, true)] {
+            let text = sealed(&tokens, |grant| {
+                grant.flow = Some(&flow);
+                grant.instance = Some(77);
+                grant.is_to_end = is_to_end;
+                grant.went_to_gateway = went_to_gateway;
+            });
+            let token = read(&tokens, &text).unwrap();
+            assert_eq!((token.flow(), token.instance), (Some(&flow), Some(77)));
+            assert_eq!(token.is_to_end(), is_to_end);
+            assert_eq!(token.went_to_gateway(), went_to_gateway);
+        }
         let mut text = Vec::new();
         tokens.write_flow(&flow, &mut text);
         assert_eq!(tokens.read_flow(&text).unwrap().flow(), &flow);

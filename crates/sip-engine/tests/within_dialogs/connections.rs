@@ -212,3 +212,67 @@ fn what_finds_no_room_here_ends_no_connection() {
     let bye = of("BYE", &bobs, ALICE, BOB, ALICES, &routes);
     assert_eq!(only(anywhere(&mut bed, &bye)).to.conn, bob.conn);
 }
+
+/// A call to bob's phone, which has registered that contact under TLS, and alice's routes.
+fn under_tls(bed: &mut Bed, bobs: &str) -> (Flow, Vec<String>) {
+    let bob = flow(Transport::Tls, "203.0.113.9:40000");
+    bed.register("sip:bob@example.org", bobs, Some(bob));
+    let mut invite = request("INVITE", "sip:bob@example.org", Transport::Udp);
+    invite.from = ALICE.into();
+    let copy = bed
+        .receive(&alice(Transport::Udp), &invite.text())
+        .remove(1);
+    assert_eq!(copy.to.conn, bob.conn);
+    let ok = only(bed.receive(&bob, &response(&copy, 200, "b", &contact(bobs))));
+    distrust(bed);
+    (bob, turned(&ok))
+}
+
+#[test]
+fn who_was_called_under_tls_is_not_looked_for_in_the_clear() {
+    // Anybody on the way can end a connection, and would read the rest.
+    const BARE: &str = "sip:bob@203.0.113.9:40000";
+    const NAMED: &str = "sip:bob@203.0.113.9:40000;transport=tls";
+    for (bobs, expected) in [(BARE, "480"), (NAMED, "203.0.113.9:40000")] {
+        for is_known in [false, true] {
+            let mut bed = Bed::new(trusting());
+            let (bob, routes) = under_tls(&mut bed, bobs);
+            let mut bed = again(bed);
+            let info = of("INFO", bobs, ALICE, BOB, ALICES, &routes);
+            let sent = match is_known {
+                true => {
+                    bed.act(|shard, now, out| shard.handle_closed(now, bob.conn, out));
+                    anywhere(&mut bed, &info)
+                }
+                false => {
+                    let sent = only(anywhere(&mut bed, &info));
+                    bed.act(|shard, now, out| shard.handle_send_failed(now, sent.cookie, out))
+                }
+            };
+            let sent = only(sent);
+            match sent.status() {
+                0 => assert_eq!(
+                    (sent.to.transport, sent.to.remote.to_string().as_str()),
+                    (Transport::Tls, expected)
+                ),
+                status => assert_eq!(status.to_string(), expected, "{bobs}"),
+            }
+        }
+    }
+    // Nor at a contact that it has registered in the clear; under TLS it is.
+    for (transport, is_found) in [(Transport::Tcp, false), (Transport::Tls, true)] {
+        let mut bed = Bed::new(trusting());
+        let (bob, routes) = under_tls(&mut bed, BARE);
+        let mut bed = again(bed);
+        let flow = flow(transport, "203.0.113.9:40777");
+        let contact = "sip:bob@203.0.113.9:40777";
+        bed.register("sip:bob@example.org", contact, Some(flow));
+        bed.act(|shard, now, out| shard.handle_closed(now, bob.conn, out));
+        let info = of("INFO", BARE, ALICE, BOB, ALICES, &routes);
+        let sent = only(anywhere(&mut bed, &info));
+        match is_found {
+            true => assert_eq!(sent.to.conn, flow.conn),
+            false => assert_eq!(sent.status(), 480),
+        }
+    }
+}

@@ -3,6 +3,7 @@
 use super::*;
 use sip_auth::{Attempt, ClientAuth, Ha1, Reply, RequestParts};
 use sip_engine::Effect;
+use sip_engine::token::UNIT_S;
 
 const BOBS_PHONE: &str = "sip:bob@10.1.1.1:5060;transport=tcp";
 
@@ -83,4 +84,27 @@ fn the_token_of_a_call_that_is_over_leads_its_bye_alone() {
     // It ends what may be open there still.
     let sent = only(signed(&mut bed, to("BYE", BOBS_PHONE, &routes)));
     assert_eq!((sent.to.conn, sent.to.remote), (bob.conn, bob.remote));
+}
+
+#[test]
+fn a_call_that_was_silent_for_a_day_goes_on_when_its_user_proves_who_he_is() {
+    let lifetime_s = secured().proxy.dialog_token_lifetime_s;
+    for method in ["INVITE", "UPDATE"] {
+        let mut bed = Bed::new(trusting());
+        let (bob, routes) = connected_call(&mut bed);
+        bed.wait((lifetime_s + UNIT_S) * 1_000);
+        assert_eq!(outcome(&mut bed, &to("ACK", BOBS_PHONE, &routes)), "");
+        let copy = only(signed(&mut bed, to(method, BOBS_PHONE, &routes)));
+        let came_to = |sent: &Sent| (sent.to.conn, sent.to.remote);
+        assert_eq!(came_to(&copy), (bob.conn, bob.remote), "{method}");
+        let ok = response(&copy, 200, "b", &contact(BOBS_PHONE));
+        assert_eq!(only(bed.receive(&bob, &ok)).status(), 200);
+        for within in ["ACK", "INFO", "BYE"] {
+            let sent = only(anywhere(&mut bed, &to(within, BOBS_PHONE, &routes)));
+            assert_eq!(came_to(&sent), (bob.conn, bob.remote), "{within}");
+        }
+        // It is alive for its target alone.
+        let carols = to("INFO", "sip:carol@203.0.113.77:5060", &routes);
+        assert_eq!(outcome(&mut bed, &carols), "407");
+    }
 }

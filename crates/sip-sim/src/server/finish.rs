@@ -113,7 +113,7 @@ impl Seat {
                 "{begun} call records begun, {made} made, and {open} calls go on"
             ));
         }
-        self.worker.stop(now(now_ms));
+        self.worker.stop(&mut self.sockets, now(now_ms));
         let records = self.records.take();
         let ids: HashSet<u128> = records.iter().map(|record| record.id).collect();
         if ids.len() as u64 != begun || records.len() as u64 != begun {

@@ -187,6 +187,16 @@ pub fn worker_among(
     store: Front,
     settings: Settings,
 ) -> Worker<Played> {
+    Worker::new(parts_among(index, mailboxes, store, settings), NOW)
+}
+
+/// What it is made of.
+pub fn parts_among(
+    index: usize,
+    mailboxes: Vec<Arc<Mailbox<Nothing>>>,
+    store: Front,
+    settings: Settings,
+) -> Parts<Played> {
     let workers = mailboxes.len();
     let settings = Arc::new(settings);
     let guard = Arc::new(Guard::new([9; 16], Limits::default()));
@@ -198,7 +208,7 @@ pub fn worker_among(
         token_keys: Arc::new(TokenKeys::of([4; 32], 1)),
         gateways: Arc::default(),
     });
-    let parts = Parts {
+    Parts {
         index,
         shard: Shard::new(Arc::clone(&settings), shared, Seed([5; 32])),
         limits: settings.limits,
@@ -222,6 +232,5 @@ pub fn worker_among(
         guard,
         uses_aliases: false,
         severities: (0..workers).map(|_| AtomicU32::new(0)).collect(),
-    };
-    Worker::new(parts, NOW)
+    }
 }

@@ -1,11 +1,13 @@
 //! The target set (RFC 3261 16.5): what kind each target is, how far it has got, and where to
 //! go on.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
+use invariant::broken;
 use sip_limit::concurrent;
 use sip_locate::Hop;
-use sip_msg::{Flow, Message, Transport};
+use sip_msg::{Flow, Message};
 use smallvec::SmallVec;
 
 use crate::effect::ParkId;
@@ -93,6 +95,8 @@ pub(crate) struct Candidate {
     /// Its transport was nobody's explicit wish: a long request may go over a
     /// stream instead.
     pub(crate) may_stream: bool,
+    /// A stream was chosen for the hop that was tried last: its datagram is sent if there is none.
+    pub(crate) has_datagram: bool,
     /// Nothing came of its flow: another flow of the same phone may be tried.
     pub(crate) is_flow_failed: bool,
     /// Why one of its addresses was not tried, which says more than that the others failed.
@@ -131,6 +135,7 @@ impl Candidate {
             share: 0,
             passed_over: 0,
             may_stream: false,
+            has_datagram: false,
             is_flow_failed: false,
             refused: None,
             extra: None,
@@ -247,10 +252,42 @@ impl Candidate {
         }
     }
 
-    /// Whether the datagram is still to be tried, in the case that the stream
-    /// which was chosen for a long request fails.
-    pub(crate) fn has_datagram_left(&self) -> bool {
-        let next = self.hops.get(usize::from(self.tried));
-        self.may_stream && next.is_some_and(|hop| hop.transport == Transport::Udp)
+    /// The datagram that is sent because there was no stream for a long request.
+    pub(crate) fn take_datagram(&mut self) -> Option<Hop> {
+        if !std::mem::take(&mut self.has_datagram) {
+            return None;
+        }
+        let hop = self.tried().last();
+        hop.cloned()
+            .or_else(|| broken!("a stream is chosen for a hop that is tried", None))
+    }
+
+    /// Whether such a hop was tried before the one at hand.
+    pub(crate) fn has_tried(&self, is_one: impl Fn(&Hop) -> bool) -> bool {
+        let before = self.tried().split_last().map(|(_, before)| before);
+        before.is_some_and(|before| before.iter().any(is_one))
+    }
+
+    /// Leaves such hops out of those that are still to be tried.
+    pub(crate) fn leave_out(&mut self, is_one: impl Fn(&Hop) -> bool) {
+        let mut tried = usize::from(self.tried);
+        self.hops.retain(|hop| {
+            let is_tried = tried > 0;
+            tried = tried.saturating_sub(1);
+            is_tried || !is_one(hop)
+        });
+    }
+
+    /// The server at that address has answered, and serves nobody at the moment: it is not asked
+    /// by another way.
+    // RFC 3261 21.5.4: "It SHOULD NOT forward any other requests to that server for the
+    // duration specified in the Retry-After header field, if present."
+    pub(crate) fn leave_server(&mut self, addr: SocketAddr) {
+        self.has_datagram = false;
+        self.leave_out(|hop| hop.addr == addr);
+    }
+
+    fn tried(&self) -> &[Hop] {
+        self.hops.get(..usize::from(self.tried)).unwrap_or_default()
     }
 }
