@@ -27,7 +27,7 @@ use crate::userdb::store_error;
 /// The shortest time between two emptyings of the cache by one store: whoever says without
 /// end that anything may have changed must not leave the server without one.
 const EMPTIED_EVERY: Duration = Duration::from_secs(1);
-/// The shortest time between two lines of log about one store.
+/// The shortest time between two complaints of the log about one store.
 const COMPLAINT_EVERY: Duration = Duration::from_secs(10);
 /// Questions taken from the workers before the stores get their turn.
 const TAKEN_MAX: usize = 1_024;
@@ -229,9 +229,10 @@ fn names<'u>(urls: impl Iterator<Item = &'u str>) -> Result<Arc<[String]>, Error
 struct Store {
     url: String,
     db: UserDb,
-    /// The last line in the log about it.
+    /// The last complaint in the log about it.
     complained: Cell<Option<Instant>>,
-    is_failing: Cell<bool>,
+    /// The log says that it fails.
+    is_told_to_fail: Cell<bool>,
     answered: Cell<u64>,
     round_trip_us: Cell<u64>,
     without_ha1: Cell<u64>,
@@ -358,7 +359,7 @@ impl Store {
             url,
             db,
             complained: Cell::new(None),
-            is_failing: Cell::new(false),
+            is_told_to_fail: Cell::new(false),
             answered: Cell::new(0),
             round_trip_us: Cell::new(0),
             without_ha1: Cell::new(0),
@@ -373,14 +374,11 @@ impl Store {
         match &answer {
             Err(failure) => self.fails(failure),
             Ok(answer) => {
+                self.answers();
                 let took_us = u64::try_from(asked.elapsed().as_micros()).unwrap_or(u64::MAX);
                 self.answered.set(self.answered.get() + 1);
                 self.round_trip_us
                     .set(self.round_trip_us.get().saturating_add(took_us));
-                if self.is_failing.replace(false) {
-                    self.complained.set(None);
-                    tracing::info!(store = self.url, "the store of users answers again");
-                }
                 if let (Rows::Secrets(subjects), BatchAnswer::Rows(answers)) = (rows, answer) {
                     self.tell_of_bad_rows(subjects, answers);
                     self.count_without_ha1(answers);
@@ -404,9 +402,16 @@ impl Store {
     }
 
     fn fails(&self, failure: &BatchFailure) {
-        self.is_failing.set(true);
         if self.may_complain() {
+            self.is_told_to_fail.set(true);
             tracing::error!(store = self.url, "the store of users fails: {failure}");
+        }
+    }
+
+    /// One that fails and answers in turn is told of no oftener than one that fails.
+    fn answers(&self) {
+        if self.is_told_to_fail.replace(false) {
+            tracing::info!(store = self.url, "the store of users answers again");
         }
     }
 
@@ -480,6 +485,34 @@ mod tests {
 
     use super::*;
 
+    /// Where the lines of a log go.
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn options(url: &str) -> Options {
+        Options {
+            url: url.to_owned(),
+            password: None,
+            tls: sip_userdb::Tls::Auto,
+            tls_roots: None,
+            layout: sip_userdb::Layout::Signet,
+            algorithms: None,
+            wanted: None,
+            connections_max: 1,
+            connect_timeout_ms: 1_000,
+        }
+    }
+
     #[test]
     fn stores_are_called_by_where_they_are_and_never_alike() {
         let urls = [
@@ -516,6 +549,29 @@ mod tests {
             rest(Duration::from_secs(3_600), &said).await;
         });
         assert_eq!(said.answers.take().len(), 1);
+    }
+
+    #[test]
+    fn a_store_that_fails_and_answers_in_turn_is_not_told_of_each_time() {
+        let text = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&text);
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(move || Log(Arc::clone(&log)))
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            let store = Store::new(options("http://127.0.0.1:1/")).unwrap();
+            for _ in 0..100 {
+                store.fails(&BatchFailure::TimedOut);
+                store.answers();
+            }
+        });
+        let text = String::from_utf8(text.lock().unwrap().clone()).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(
+            matches!(lines[..], [fails, answers]
+                if fails.contains("fails") && answers.contains("answers again")),
+            "{text}"
+        );
     }
 
     #[test]

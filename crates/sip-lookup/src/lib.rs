@@ -29,7 +29,7 @@ pub use cache::{Cache, CacheConfig};
 pub use config::{Mode, PipelineConfig, Tuning};
 pub use figures::{CacheFigures, LookupFigures};
 pub use model::{Model, Prediction, Setting};
-pub use pipeline::Pipeline;
+pub use pipeline::{Pipeline, part_rows};
 pub use question::{
     BadRow, Batch, BatchAnswer, BatchFailure, BatchId, Outcome, Question, Replica, Row, Rows,
     Unavailable, Why,

@@ -25,13 +25,15 @@
 //!
 //! *Apart.* A row belongs to the subject that it was asked for by its place in the
 //! statement; an answer with more or fewer rows than that is thrown away whole. A row of
-//! no use fails its own waiters. A statement that the store refuses is asked again in parts,
-//! a small one row by row, and the row that is refused alone is asked alone for a while. A store
-//! that refuses everything ([`BatchFailure::Unusable`]) counts as one that is away.
+//! no use fails its own waiters. A statement that the store refuses, or that is lost, as where it
+//! closes the connection over a name or never answers, is asked again in parts, a small one row by
+//! row, and what spoils a part as well is asked alone for a while. A store that refuses everything
+//! ([`BatchFailure::Unusable`]) counts as one that is away, and where much is lost it is no name:
+//! it is asked for once more and no oftener.
 //!
 //! *In time.* What nobody waits for any more is not asked. Where the estimate says that the
 //! answer would be late, the question is refused at once. A statement is given up after
-//! [`PipelineConfig::timeout_us`], and its rows are asked once more; a digest that a store
+//! [`PipelineConfig::timeout_us`], and its rows are asked again; a digest that a store
 //! verifies is not where it timed out, since it may have been seen.
 //!
 //! # The paper's processes
@@ -51,6 +53,7 @@
 
 mod answers;
 mod dispatch;
+mod probe;
 mod suspects;
 mod table;
 #[cfg(test)]
@@ -72,6 +75,9 @@ use crate::question::BatchFailure;
 use crate::question::{Batch, BatchId, Outcome, Question, Replica, Rows, Unavailable, Why};
 use crate::replicas::{Health, Replicas};
 use crate::tuner::{Decision, Reason, Tuner};
+use answers::PARTS_CREDIT_MAX;
+pub use answers::part_rows;
+use probe::Probe;
 use suspects::Suspects;
 use table::{Answered, Answers, Asking, Table, Taken, What};
 
@@ -93,7 +99,8 @@ struct Flight {
     passengers: Vec<(Name, Ticket)>,
     rows: usize,
     is_verify: bool,
-    is_probe: bool,
+    /// What it asks, if nobody waits for it.
+    probe: Option<Rows>,
 }
 
 /// Look-ups of one configuration of stores; see the [module](self). A `T` tells the caller
@@ -120,9 +127,10 @@ pub struct Pipeline<T> {
     /// When the next batch leaves by pacing.
     next_batch_us: u64,
     next_tick_us: u64,
-    /// What a replica that is away is tried with.
-    probe: Option<Rows>,
+    probe: Probe,
     refusals_in_row: u32,
+    /// What is left to take lost statements apart with.
+    parts_credit: u32,
     /// Questions may have come, in [`Mode::Blocking`], that did not join.
     has_unjoined: bool,
     is_outage: bool,
@@ -154,8 +162,9 @@ impl<T> Pipeline<T> {
             next_id: 0,
             next_batch_us: now_us,
             next_tick_us: now_us,
-            probe: None,
+            probe: Probe::default(),
             refusals_in_row: 0,
+            parts_credit: PARTS_CREDIT_MAX,
             has_unjoined: is_blocking(&config),
             is_outage: false,
             answers: VecDeque::new(),
@@ -193,7 +202,7 @@ impl<T> Pipeline<T> {
             None => What::Secrets(subject),
         };
         if self.replicas.healthy().is_none() {
-            self.probe = Some(rows_of(&what));
+            self.probe.refused(&what);
             self.figures.refused[2] += 1;
             return Err(self.away(now_us));
         }
@@ -252,11 +261,11 @@ impl<T> Pipeline<T> {
     pub fn next_deadline_us(&self) -> Option<u64> {
         let oldest = self.flights.values().next();
         let timeout_us = oldest.map(|flight| self.times_out_us(flight));
-        let probe = self.probe.as_ref();
+        let probe_us = self.replicas.next_probe_us();
         let deadlines = [
             self.table.next_deadline_us(),
             timeout_us,
-            probe.and_then(|_| self.replicas.next_probe_us()),
+            probe_us.filter(|_| !self.probe.is_empty()),
             self.cache.as_ref().map(|_| self.next_tick_us),
             self.leaves_us(),
         ];
@@ -375,11 +384,4 @@ fn retry_after(expected_us: u64) -> Unavailable {
 
 const fn is_blocking(config: &PipelineConfig) -> bool {
     matches!(config.mode, Mode::Blocking { .. })
-}
-
-fn rows_of(what: &What) -> Rows {
-    match what {
-        What::Secrets(subject) => Rows::Secrets(vec![subject.clone()]),
-        What::Verify(digest) => Rows::Verify(digest.clone()),
-    }
 }

@@ -8,7 +8,8 @@
 //! a refusal of the statement too: whoever refuses is there. A refused log-in closes nothing, and
 //! counts as a connection that could not be made: who does not let us in answers no statement,
 //! whatever is in it. So does the word of a store that refuses any statement about users
-//! ([`crate::BatchFailure::Unusable`]), whoever they are.
+//! ([`crate::BatchFailure::Unusable`]), whoever they are, and so does a statement that is broken
+//! off ([`crate::BatchFailure::Cancelled`]) after others that all were.
 //!
 //! A failure counts only where it is news. One broken connection fails all statements in
 //! flight at once: only a statement that was sent after the failure before it counts. A
@@ -17,8 +18,9 @@
 //!
 //! Probes leave at their interval whether or not the one before has failed, so that a
 //! replica that swallows statements is found back within an interval and a round trip.
-//! Nobody waits for them: with another replica healthy they repeat a question that one is
-//! asked, with none they ask what was refused.
+//! Nobody waits for them: they repeat a question that a replica has answered, so that no name
+//! that a store never answers keeps one from being found back, and while none is healthy in turn
+//! with it what was refused.
 //!
 //! # Failover
 //! The first healthy replica in the configured order is asked. What fails with one is asked
@@ -51,6 +53,8 @@ struct State {
     open_since_us: Option<u64>,
     next_probe_us: u64,
     probes: u32,
+    /// How often it was tried since then.
+    tries: u32,
     /// Statements that it has broken off, and none that it has answered between.
     broken_off: u32,
 }
@@ -131,7 +135,13 @@ impl Replicas {
         let state = self.states.get_mut(nth)?;
         state.next_probe_us = now_us + interval_us;
         state.probes += 1;
+        state.tries = state.tries.wrapping_add(1);
         Some(Replica(nth))
+    }
+
+    /// How often one was tried since it is left alone.
+    pub fn tries(&self, replica: Replica) -> u32 {
+        self.states.get(replica.0).map_or(0, |state| state.tries)
     }
 
     /// When the next one is to be tried.
@@ -154,7 +164,7 @@ impl Replicas {
         }
     }
 
-    /// A replica has answered a statement that somebody waits for.
+    /// A replica has answered a statement.
     pub fn answered(&mut self, replica: Replica) {
         if let Some(state) = self.states.get_mut(replica.0) {
             state.broken_off = 0;
@@ -197,6 +207,7 @@ impl Replicas {
         if state.failures >= failures_max && state.open_since_us.is_none() {
             state.open_since_us = Some(now_us);
             state.next_probe_us = now_us + self.probe_interval_us;
+            state.tries = 0;
             self.breaks += 1;
         }
     }

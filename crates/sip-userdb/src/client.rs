@@ -1,10 +1,12 @@
 //! One store, whatever its protocol.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use sip_auth::{Algorithm, DigestRequest, Qop, Secrets, Subject};
 use sip_lookup::{BatchAnswer, BatchFailure, Rows};
 
+use crate::fault::Unanswered;
 use crate::names::ABSENT_USER;
 use crate::url::{Scheme, Url};
 use crate::{Capabilities, Error, Options, http, ldap, mysql, postgres, radius, redis};
@@ -14,6 +16,8 @@ use crate::{Capabilities, Error, Options, http, ldap, mysql, postgres, radius, r
 /// a few connections.
 pub struct UserDb {
     client: Client,
+    /// The realm of the last question that was answered.
+    answered: RefCell<Option<Arc<str>>>,
 }
 
 /// What a store says has changed.
@@ -60,7 +64,10 @@ impl UserDb {
             Scheme::Radius => Client::Radius(radius::Client::new(url, options)?),
             Scheme::Http => Client::Http(http::Client::new(&url, options)?),
         };
-        Ok(Self { client })
+        Ok(Self {
+            client,
+            answered: RefCell::new(None),
+        })
     }
 
     /// What it can do.
@@ -75,34 +82,60 @@ impl UserDb {
     /// about users. So where it refuses it is asked about somebody whom nobody knows: if it refuses
     /// that as well, no name is the reason.
     pub async fn ask(&self, rows: &Rows) -> Result<BatchAnswer, BatchFailure> {
-        let failure = match self.ask_once(rows).await {
-            Err(failure) if self.may_be_of_a_name(rows, &failure) => failure,
-            answered => return answered,
+        let Unanswered { failure, has_ended } = match self.ask_once(rows).await {
+            Err(unanswered) if self.may_be_of_a_name(rows, &unanswered) => unanswered,
+            answered => return answered.map_err(|unanswered| unanswered.failure),
         };
-        let (BatchFailure::Refused(why) | BatchFailure::LogInRefused(why)) = failure else {
-            return Err(failure);
-        };
-        Err(match self.ask_once(&about_nobody(rows)).await {
-            Ok(_) => BatchFailure::Refused(why),
-            Err(BatchFailure::Refused(_) | BatchFailure::Unusable(_)) => {
-                BatchFailure::Unusable(why)
-            }
-            Err(other) => other,
-        })
+        match self.ask_about_nobody(rows).await {
+            // Connections end at any time. Where a name is the reason, it ends the next one too.
+            Ok(()) if has_ended => match self.ask_once(rows).await {
+                Err(again) if again.has_ended => Err(of_a_name(again.failure)),
+                answered => answered.map_err(|unanswered| unanswered.failure),
+            },
+            Ok(()) => Err(of_a_name(failure)),
+            Err(BatchFailure::Refused(why)) => Err(BatchFailure::Unusable(why)),
+            Err(other) => Err(other),
+        }
     }
 
-    async fn ask_once(&self, rows: &Rows) -> Result<BatchAnswer, BatchFailure> {
-        each!(self, client => client.ask(rows).await)
+    /// Asks about somebody whom nobody knows, in the same realm. A store may refuse one realm and
+    /// no other, as an endpoint that serves others' domains: then in the realm that it answered
+    /// last.
+    async fn ask_about_nobody(&self, rows: &Rows) -> Result<(), BatchFailure> {
+        let Some(realm) = realm_of(rows) else {
+            return Ok(());
+        };
+        let Err(unanswered) = self.ask_once(&about_nobody(rows, &realm)).await else {
+            return Ok(());
+        };
+        let is_unusable = matches!(unanswered.failure, BatchFailure::Unusable(_));
+        let may_be_of_the_realm = is_unusable || self.may_be_of_a_name(rows, &unanswered);
+        let answered = self.answered.borrow().clone();
+        match answered.filter(|answered| may_be_of_the_realm && *answered != realm) {
+            Some(answered) => {
+                let nobody = self.ask_once(&about_nobody(rows, &answered)).await;
+                nobody.map(drop).map_err(|_| unanswered.failure)
+            }
+            None => Err(unanswered.failure),
+        }
+    }
+
+    async fn ask_once(&self, rows: &Rows) -> Result<BatchAnswer, Unanswered> {
+        let answer = each!(self, client => client.ask(rows).await?);
+        if let Some(realm) = realm_of(rows) {
+            *self.answered.borrow_mut() = Some(realm);
+        }
+        Ok(answer)
     }
 
     /// Whether a failure may be of a name in the question. What stands before an endpoint may
     /// forbid names, too, and says then what it says to who may not log in.
-    fn may_be_of_a_name(&self, rows: &Rows, failure: &BatchFailure) -> bool {
+    fn may_be_of_a_name(&self, rows: &Rows, unanswered: &Unanswered) -> bool {
         let is_answerable = matches!(rows, Rows::Verify(_)) == self.capabilities().verifies;
-        let is_of_name = match failure {
+        let is_of_name = match unanswered.failure {
             BatchFailure::Refused(_) => true,
             BatchFailure::LogInRefused(_) => matches!(self.client, Client::Http(_)),
-            _ => false,
+            _ => unanswered.has_ended,
         };
         is_answerable && is_of_name
     }
@@ -161,20 +194,38 @@ impl UserDb {
     }
 }
 
-/// The same question about a user whom nobody has, with nothing in it that a stranger chose.
-fn about_nobody(rows: &Rows) -> Rows {
+/// The same of a name in the question.
+fn of_a_name(failure: BatchFailure) -> BatchFailure {
+    match failure {
+        BatchFailure::LogInRefused(why) | BatchFailure::Unreachable(why) => {
+            BatchFailure::Refused(why)
+        }
+        other => other,
+    }
+}
+
+/// The realm of a question, or of the first of its users.
+fn realm_of(rows: &Rows) -> Option<Arc<str>> {
     match rows {
-        Rows::Secrets(subjects) => {
-            let realm = subjects.first().map(|first| Arc::clone(first.realm()));
-            let nobody = Subject::new(ABSENT_USER.as_bytes(), realm.unwrap_or_default());
+        Rows::Secrets(subjects) => subjects.first().map(|first| Arc::clone(first.realm())),
+        Rows::Verify(digest) => Some(Arc::clone(&digest.realm)),
+    }
+}
+
+/// The same question about a user of a realm whom nobody has, with nothing in it that a stranger
+/// chose.
+fn about_nobody(rows: &Rows, realm: &Arc<str>) -> Rows {
+    match rows {
+        Rows::Secrets(_) => {
+            let nobody = Subject::new(ABSENT_USER.as_bytes(), Arc::clone(realm));
             Rows::Secrets(vec![nobody])
         }
-        Rows::Verify(digest) => Rows::Verify(Box::new(DigestRequest {
+        Rows::Verify(_) => Rows::Verify(Box::new(DigestRequest {
             user: ABSENT_USER.as_bytes().to_vec(),
-            realm: Arc::clone(&digest.realm),
+            realm: Arc::clone(realm),
             nonce: b"0".to_vec(),
             method: b"REGISTER".to_vec(),
-            uri: format!("sip:{}", digest.realm).into_bytes(),
+            uri: format!("sip:{realm}").into_bytes(),
             qop: Qop::Auth,
             algorithm: Algorithm::Md5,
             cnonce: b"0".to_vec(),

@@ -22,6 +22,23 @@ pub(crate) enum Fault {
     Cancelled(String),
 }
 
+/// Why a question has no answer.
+#[derive(Debug)]
+pub(crate) struct Unanswered {
+    pub(crate) failure: BatchFailure,
+    /// A connection that was made for it ended before the answer was whole.
+    pub(crate) has_ended: bool,
+}
+
+impl From<BatchFailure> for Unanswered {
+    fn from(failure: BatchFailure) -> Self {
+        Self {
+            failure,
+            has_ended: false,
+        }
+    }
+}
+
 impl Fault {
     /// The same of what was said before any user was asked for: no name is what it did not like.
     pub(crate) fn of_any_user(self) -> Self {

@@ -8,6 +8,7 @@ use std::future::pending;
 use sip_auth::{Algorithm, Secrets, Subject};
 use sip_lookup::{BatchAnswer, BatchFailure, Rows};
 
+use crate::fault::Unanswered;
 use crate::url::Url;
 use crate::{Capabilities, Changed, Error, Layout, Options};
 
@@ -55,21 +56,21 @@ impl Client {
         &self.capabilities
     }
 
-    pub(crate) async fn ask(&self, rows: &Rows) -> Result<BatchAnswer, BatchFailure> {
+    pub(crate) async fn ask(&self, rows: &Rows) -> Result<BatchAnswer, Unanswered> {
         let Rows::Secrets(subjects) = rows else {
-            return Err(BatchFailure::Refused(
-                "an endpoint gives secrets and verifies no digests".to_owned(),
-            ));
+            let why = "an endpoint gives secrets and verifies no digests".to_owned();
+            return Err(BatchFailure::Refused(why).into());
         };
         if subjects.is_empty() {
             return Ok(BatchAnswer::Rows(Vec::new()));
         }
         let body_max = BODY_MAX + BODY_MAX_PER_USER * subjects.len();
         let body = exchange::write(subjects);
-        let answer = self.endpoint.post(body, body_max).await?;
-        exchange::read(subjects, &answer)
-            .map(BatchAnswer::Rows)
-            .map_err(|why| self.endpoint.refused(&why))
+        let answer = self.endpoint.try_post(body, body_max).await?;
+        let rows = exchange::read(subjects, &answer);
+        Ok(BatchAnswer::Rows(
+            rows.map_err(|why| self.endpoint.refused(&why))?,
+        ))
     }
 
     pub(crate) fn traffic(&self) -> (u64, u64) {

@@ -68,8 +68,12 @@ pub(crate) trait Dialogue<Q, A> {
     fn write(&mut self, number: u32, question: &Q, out: &mut Vec<u8>);
 
     /// Takes the first message of `input`; an error ends the connection, and is the answer to
-    /// all that wait.
+    /// all that wait. A refusal is so only to the question that the message is about.
     fn read(&mut self, input: &[u8]) -> Result<Taken<A>, BatchFailure>;
+
+    /// The number of the question that the first message of `input` is about, where that can be
+    /// told although it is not whole, or none.
+    fn about(&self, input: &[u8]) -> Option<u32>;
 }
 
 /// What has been taken from the input.
@@ -85,6 +89,19 @@ pub(crate) enum Taken<A> {
 /// Questions that so many lanes carry at once.
 pub(crate) fn carried(lanes_max: usize) -> usize {
     lanes_max.clamp(1, LANES_MAX) * LANE_DEPTH
+}
+
+/// Why a connection ends.
+struct End {
+    why: BatchFailure,
+    /// The question over whose answer it does, where that can be told.
+    about: Option<u32>,
+}
+
+impl From<BatchFailure> for End {
+    fn from(why: BatchFailure) -> Self {
+        Self { why, about: None }
+    }
 }
 
 /// The lanes to one store.
@@ -229,12 +246,10 @@ async fn run<P: Protocol>(protocol: Rc<P>, mut jobs: mpsc::UnboundedReceiver<Job
                     dialogue: RefCell::new(dialogue),
                     waiting: RefCell::default(),
                 };
-                let why = connection
+                let end = connection
                     .run(stream, first, &mut jobs, protocol.patience())
                     .await;
-                for waiting in connection.waiting.into_inner() {
-                    let _ = waiting.job.answer.send(Err(why.clone()));
-                }
+                connection.tell(&end);
             }
             Err(why) => {
                 let _ = first.answer.send(Err(why.clone()));
@@ -267,12 +282,26 @@ impl<P: Protocol> Connection<P> {
         first: Job<P>,
         jobs: &mut mpsc::UnboundedReceiver<Job<P>>,
         patience: Duration,
-    ) -> BatchFailure {
+    ) -> End {
         let (reader, writer) = tokio::io::split(stream);
         tokio::select! {
-            why = self.write(writer, first, jobs) => why,
-            why = self.read(reader) => why,
-            why = self.watch(patience) => why,
+            why = self.write(writer, first, jobs) => why.into(),
+            end = self.read(reader) => end,
+            why = self.watch(patience) => why.into(),
+        }
+    }
+
+    /// Tells all who wait why it has ended. What cannot be read is one question's matter: to the
+    /// others it is a connection that is gone.
+    fn tell(self, end: &End) {
+        let waiting = self.waiting.into_inner();
+        let is_alone = waiting.len() == 1;
+        for Waiting { number, job, .. } in waiting {
+            let is_his = end.about.map_or(is_alone, |about| about == number);
+            let _ = job.answer.send(Err(match &end.why {
+                BatchFailure::Refused(why) if !is_his => BatchFailure::Unreachable(why.clone()),
+                why => why.clone(),
+            }));
         }
     }
 
@@ -327,8 +356,12 @@ impl<P: Protocol> Connection<P> {
         });
     }
 
-    async fn read(&self, mut reader: ReadHalf<Stream>) -> BatchFailure {
-        let gone = |why: &str| BatchFailure::Unreachable(why.to_owned());
+    async fn read(&self, mut reader: ReadHalf<Stream>) -> End {
+        let gone = |why: &str| End::from(BatchFailure::Unreachable(why.to_owned()));
+        let spoilt = |why, input: &[u8]| End {
+            why,
+            about: self.dialogue.borrow().about(input),
+        };
         // Rows are in it, so it is wiped.
         let mut input = Zeroizing::new(Vec::with_capacity(16 << 10));
         loop {
@@ -343,14 +376,13 @@ impl<P: Protocol> Connection<P> {
                 match self.take(rest) {
                     Ok(0) => break,
                     Ok(len) => taken += len,
-                    Err(why) => return why,
+                    Err(why) => return spoilt(why, rest),
                 }
             }
             input.drain(..taken);
             if input.len() > INPUT_MAX {
-                return BatchFailure::Refused(format!(
-                    "the store sent more than {INPUT_MAX} bytes in one answer"
-                ));
+                let why = format!("the store sent more than {INPUT_MAX} bytes in one answer");
+                return spoilt(BatchFailure::Refused(why), &input);
             }
             if input.capacity() - input.len() < 4 << 10 {
                 grow(&mut input);
@@ -422,6 +454,10 @@ mod tests {
 
         fn read(&mut self, _: &[u8]) -> Result<Taken<()>, BatchFailure> {
             Ok(Taken::Nothing)
+        }
+
+        fn about(&self, _: &[u8]) -> Option<u32> {
+            None
         }
     }
 

@@ -584,4 +584,8 @@ impl Dialogue<Search, Found> for Talk {
             _ => Err(garbage("an answer to no search")),
         }
     }
+
+    fn about(&self, input: &[u8]) -> Option<u32> {
+        message::id(input)
+    }
 }

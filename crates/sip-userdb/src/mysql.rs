@@ -25,7 +25,10 @@ pub(crate) use self::writer::Writer;
 use crate::fault::Fault;
 use crate::net::Connector;
 use crate::pool::Pool;
-use crate::sql::{BATCH_MAX, DOMAINS_MAX, Dialect, Group, Plan, Sheet, Step, groups, only, switch};
+use crate::sql::{
+    BATCH_MAX, DOMAINS_MAX, Dialect, Group, Plan, Sheet, Step, Suspects, apart, groups, only,
+    switch,
+};
 use crate::url::Url;
 use crate::{Capabilities, Changed, Error, Options};
 
@@ -38,6 +41,7 @@ pub(crate) struct Client {
     pool: Pool<Maker>,
     /// The connection for what is asked one by one, while nobody uses it.
     idle: RefCell<Option<Connection>>,
+    suspects: RefCell<Suspects>,
 }
 
 impl Client {
@@ -61,6 +65,7 @@ impl Client {
             capabilities: maker.plan.capabilities(false, in_flight_max),
             pool: Pool::new(maker, options.connections_max, busy),
             idle: RefCell::new(None),
+            suspects: RefCell::default(),
         })
     }
 
@@ -79,17 +84,20 @@ impl Client {
             ));
         };
         let groups = groups(subjects, BATCH_MAX, |subject| self.plan().sent(subject));
+        let groups = self.suspects.borrow_mut().apart(groups);
         let mut sheet = Sheet::new(subjects.len());
-        let refused = self.ask_groups(groups, &mut sheet).await?;
-        // One of them has a name that the table cannot have. Each by itself, the others
-        // are answered. Where nobody is refused as well, it is not the name.
-        let singles = refused.into_iter().flat_map(|(group, _)| group.singles());
-        let mut singles: Vec<Group> = singles.collect();
-        if !singles.is_empty() {
-            singles.push(Group::nobody());
-        }
-        for (single, why) in self.ask_groups(singles, &mut sheet).await? {
-            sheet.refused(&single, &why);
+        let mut refused = self.ask_groups(groups, &mut sheet).await?;
+        // One of them has a name that the table cannot have. In parts, the others are answered.
+        // Where nobody is refused as well, it is not the name.
+        let mut nobody = Some(Group::nobody());
+        while !refused.is_empty() {
+            let (singles, mut parts) = apart(refused);
+            parts.extend(nobody.take());
+            refused = self.ask_groups(parts, &mut sheet).await?;
+            for (single, why) in singles {
+                self.suspects.borrow_mut().note(&single);
+                sheet.refused(&single, &why);
+            }
         }
         Ok(BatchAnswer::Rows(sheet.finish()))
     }

@@ -25,7 +25,9 @@ pub(crate) use self::writer::Writer;
 use crate::fault::Fault;
 use crate::net::Connector;
 use crate::pool::Pool;
-use crate::sql::{BATCH_MAX, DOMAINS_MAX, Dialect, Group, Plan, Sheet, Step, Value, groups, only};
+use crate::sql::{
+    BATCH_MAX, DOMAINS_MAX, Dialect, Group, Plan, Sheet, Step, Suspects, Value, apart, groups, only,
+};
 use crate::url::Url;
 use crate::{Capabilities, Changed, Error, Options, Secret};
 
@@ -41,6 +43,7 @@ pub(crate) struct Client {
     pool: Pool<Maker>,
     /// The connection for what is asked one by one, while nobody uses it.
     idle: RefCell<Option<Session>>,
+    suspects: RefCell<Suspects>,
     listener: Listener,
 }
 
@@ -58,6 +61,7 @@ impl Client {
             capabilities: maker.plan.capabilities(true, in_flight_max),
             pool: Pool::new(maker, options.connections_max, BUSY),
             idle: RefCell::new(None),
+            suspects: RefCell::default(),
             listener: Listener::new(),
         })
     }
@@ -77,17 +81,20 @@ impl Client {
             ));
         };
         let groups = groups(subjects, BATCH_MAX, |subject| self.plan().sent(subject));
+        let groups = self.suspects.borrow_mut().apart(groups);
         let sheet = RefCell::new(Sheet::new(subjects.len()));
-        let refused = self.ask_groups(groups, &sheet).await?;
-        // One of them has a name that the table cannot have. Each by itself, the others
-        // are answered. Where nobody is refused as well, it is not the name.
-        let singles = refused.into_iter().flat_map(|(group, _)| group.singles());
-        let mut singles: Vec<Group> = singles.collect();
-        if !singles.is_empty() {
-            singles.push(Group::nobody());
-        }
-        for (single, why) in self.ask_groups(singles, &sheet).await? {
-            sheet.borrow_mut().refused(&single, &why);
+        let mut refused = self.ask_groups(groups, &sheet).await?;
+        // One of them has a name that the table cannot have. In parts, the others are answered.
+        // Where nobody is refused as well, it is not the name.
+        let mut nobody = Some(Group::nobody());
+        while !refused.is_empty() {
+            let (singles, mut parts) = apart(refused);
+            parts.extend(nobody.take());
+            refused = self.ask_groups(parts, &sheet).await?;
+            for (single, why) in singles {
+                self.suspects.borrow_mut().note(&single);
+                sheet.borrow_mut().refused(&single, &why);
+            }
         }
         Ok(BatchAnswer::Rows(sheet.into_inner().finish()))
     }

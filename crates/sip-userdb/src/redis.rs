@@ -508,6 +508,11 @@ impl Dialogue<Question, Vec<Reply>> for Talk {
             None => invariant::broken!("it was there before", Ok(Taken::Part(len))),
         }
     }
+
+    /// Replies come in the order of the questions.
+    fn about(&self, _: &[u8]) -> Option<u32> {
+        self.expected.front().map(|first| first.number)
+    }
 }
 
 #[cfg(test)]

@@ -4,12 +4,14 @@
 mod batch;
 mod columns;
 mod plan;
+mod suspects;
 mod template;
 mod write;
 
-pub(crate) use batch::{Group, Sheet, groups};
+pub(crate) use batch::{Group, Sheet, apart, groups};
 pub(crate) use columns::{Columns, Kind};
 pub(crate) use plan::{Plan, only, switch};
+pub(crate) use suspects::Suspects;
 pub(crate) use template::{Parameter, Select, Template};
 pub(crate) use write::{Step, Value};
 

@@ -5,7 +5,8 @@ use std::hash::BuildHasher;
 use sip_auth::{Algorithm, Reply, Secrets, Subject};
 use slots::Name;
 
-use super::table::{Again, What};
+use super::probe::rows_of;
+use super::table::{Again, Table, What};
 use super::{Flight, Pipeline, REFRESHES_PER_TICK, TICK_US};
 use crate::question::{BatchAnswer, BatchFailure, BatchId, Row, Unavailable};
 use crate::tuner::Sample;
@@ -26,6 +27,11 @@ const REFUSALS_MAX: u32 = 128;
 /// take six fewer and four round trips more.
 const PARTS: usize = 8;
 const APART_MAX: usize = 4;
+/// What taking a lost statement apart costs, and what there is for that at most; each answer adds
+/// one. A name spoils one part of eight, at the end one row of four. Where more is lost, the store
+/// is away or slow: in parts it would have more to do, and no more would be answered.
+const PARTS_COST: u32 = 3;
+pub(super) const PARTS_CREDIT_MAX: u32 = 12;
 const NO_ADVICE: Unavailable = Unavailable {
     retry_after_s: None,
 };
@@ -49,11 +55,16 @@ impl<T> Pipeline<T> {
             self.refused(now_us, &flight, false);
             return;
         }
-        if flight.is_probe {
+        self.replicas.answered(flight.replica);
+        if let Some(rows) = flight.probe {
+            self.probe.answered(rows);
             return;
         }
         self.refusals_in_row = 0;
-        self.replicas.answered(flight.replica);
+        self.parts_credit = (self.parts_credit + 1).min(PARTS_CREDIT_MAX);
+        if let Some(what) = some_of(&self.table, &flight) {
+            self.probe.answered(rows_of(what));
+        }
         self.figures.answered += 1;
         self.figures.round_trip_us += now_us.saturating_sub(flight.sent_us);
         self.tuner.handle_answer(
@@ -91,10 +102,9 @@ impl<T> Pipeline<T> {
             return;
         };
         match failure {
-            // One that breaks everything off is of no more use than one that is away.
-            BatchFailure::Cancelled(_)
-                if !flight.is_probe && self.replicas.breaks_all_off(flight.replica) =>
-            {
+            // One that breaks everything off is of no more use than one that is away, and is not
+            // back where it breaks off what it is tried with.
+            BatchFailure::Cancelled(_) if self.replicas.breaks_all_off(flight.replica) => {
                 self.lost(now_us, &flight, REFUSED);
             }
             BatchFailure::Refused(_) | BatchFailure::Cancelled(_) => {
@@ -142,7 +152,7 @@ impl<T> Pipeline<T> {
 
     fn land(&mut self, id: BatchId) -> Option<Flight> {
         let flight = self.flights.remove(&id)?;
-        match flight.is_probe {
+        match flight.probe.is_some() {
             true => self.replicas.end_probe(flight.replica),
             false => self.in_flight -= 1,
         }
@@ -211,30 +221,79 @@ impl<T> Pipeline<T> {
         self.figures.failed += self.table.fail(now_us, name, why, &mut self.answers);
     }
 
-    /// A statement was lost: its rows are asked once more, perhaps of another replica. A digest
-    /// that timed out is not: a store that has seen it and counts nonces would take it for one
-    /// that somebody sends again, and say that it is wrong. Where the way to a store is known to
-    /// be closed it is: most of what was under way there has not been seen.
+    /// A statement was lost: its rows are asked again, perhaps of another replica, in parts where a
+    /// name among them may be why. A digest that timed out is not: a store that has seen it and
+    /// counts nonces would take it for one that somebody sends again, and say that it is wrong.
+    /// Where the way to a store is known to be closed it is: most of what was under way there has
+    /// not been seen.
     fn lost(&mut self, now_us: u64, flight: &Flight, kind: usize) {
         if let Some(count) = self.figures.failures.get_mut(kind) {
             *count += 1;
         }
-        self.remember(flight);
+        if let Some(what) = some_of(&self.table, flight) {
+            self.probe.sent(what);
+        }
         let in_time = kind != TIMED_OUT;
         self.replicas
             .failed(now_us, flight.replica, flight.sent_us, in_time);
-        let may = !flight.is_verify || in_time;
+        let mut retries = match flight.is_verify && !in_time {
+            true => 0,
+            false => RETRIES,
+        };
+        if matches!(kind, UNREACHABLE | TIMED_OUT) {
+            self.suspect(now_us, flight);
+            if self.may_be_of_a_name(flight) {
+                self.parts_credit -= PARTS_COST;
+                self.set_parts(flight);
+                retries = u8::MAX;
+            }
+        }
         for name in names(flight) {
-            self.ask_again(now_us, name, may);
+            self.ask_again(now_us, name, retries);
         }
         self.note_outage(now_us);
     }
 
-    fn ask_again(&mut self, now_us: u64, name: Name, may: bool) {
+    /// Whether a statement that was lost is to be taken apart.
+    fn may_be_of_a_name(&self, flight: &Flight) -> bool {
+        let mut names = flight.lookups.iter();
+        flight.rows > 1
+            && self.parts_credit >= PARTS_COST
+            && names.any(|&name| self.table.waiting(name) > 0)
+    }
+
+    /// What was lost in a part of a statement that was lost, or alone after that, may be why: it
+    /// is asked alone for a while. Its time may be over before it is found out which.
+    fn suspect(&mut self, now_us: u64, flight: &Flight) {
+        for &name in &flight.lookups {
+            if let Some(lookup) = self.table.lookups.get(name)
+                && lookup.is_alone
+                && (flight.rows == 1 || lookup.part.is_some())
+                && let What::Secrets(subject) = &lookup.what
+            {
+                self.suspects.note(now_us, self.hash.hash_one(subject));
+            }
+        }
+    }
+
+    /// Has the rows of a statement go in parts the next time, those of a small one each alone.
+    fn set_parts(&mut self, flight: &Flight) {
+        let part_rows = part_rows(flight.rows);
+        let parts = self.table.new_parts(flight.rows.div_ceil(part_rows));
+        for (nth, &name) in flight.lookups.iter().enumerate() {
+            if let Some(lookup) = self.table.lookups.get_mut(name) {
+                lookup.is_alone = true;
+                lookup.part = (part_rows > 1).then(|| parts + (nth / part_rows) as u64);
+            }
+        }
+    }
+
+    /// Has a look-up asked again, unless it has been so often.
+    fn ask_again(&mut self, now_us: u64, name: Name, retries: u8) {
         let Some(lookup) = self.table.lookups.get_mut(name) else {
             return;
         };
-        let may = may && lookup.failures < RETRIES;
+        let may = lookup.failures < retries;
         lookup.failures = lookup.failures.saturating_add(1);
         // Nobody waits for it any more, or nobody ever did.
         if self.table.waiting(name) == 0 {
@@ -258,14 +317,15 @@ impl<T> Pipeline<T> {
     /// store may answer the same statement the next time (`may_do`), a row that was alone is asked
     /// for once more.
     fn refused(&mut self, now_us: u64, flight: &Flight, may_do: bool) {
-        if flight.is_probe {
+        if flight.probe.is_some() {
             return;
         }
         self.refusals_in_row = self.refusals_in_row.saturating_add(1);
         let is_split = flight.rows > 1 && self.refusals_in_row <= REFUSALS_MAX;
-        let part_rows = part_rows(flight.rows);
-        let parts = self.table.new_parts(flight.rows.div_ceil(part_rows));
-        for (nth, &name) in flight.lookups.iter().enumerate().rev() {
+        if is_split {
+            self.set_parts(flight);
+        }
+        for &name in flight.lookups.iter().rev() {
             let Some(lookup) = self.table.lookups.get_mut(name) else {
                 continue;
             };
@@ -289,14 +349,10 @@ impl<T> Pipeline<T> {
                 self.give_up(now_us, name, NO_ADVICE);
                 continue;
             }
-            if let Some(lookup) = self.table.lookups.get_mut(name) {
-                lookup.is_alone = true;
-                lookup.part = (part_rows > 1).then(|| parts + (nth / part_rows) as u64);
-            }
             self.figures.retried += u64::from(self.table.again(name, true) == Again::Queued);
         }
         for &(name, _) in flight.passengers.iter().rev() {
-            self.ask_again(now_us, name, true);
+            self.ask_again(now_us, name, RETRIES);
         }
     }
 
@@ -341,12 +397,19 @@ impl<T> Pipeline<T> {
     }
 }
 
-/// The rows of each part of a refused statement.
-const fn part_rows(rows: usize) -> usize {
+/// The rows of each part of a statement that is asked again in parts.
+pub const fn part_rows(rows: usize) -> usize {
     match rows <= APART_MAX {
         true => 1,
         false => rows.div_ceil(PARTS),
     }
+}
+
+/// What the first look-up of a statement asks that is not over.
+fn some_of<'t, T>(table: &'t Table<T>, flight: &Flight) -> Option<&'t What> {
+    let mut names = flight.lookups.iter();
+    let lookup = names.find_map(|&name| table.lookups.get(name))?;
+    Some(&lookup.what)
 }
 
 /// All look-ups of a statement, the last first, so that putting each in front of a queue

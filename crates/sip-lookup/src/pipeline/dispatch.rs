@@ -4,7 +4,7 @@ use invariant::broken;
 use slots::Name;
 
 use super::table::{Lookup, What};
-use super::{Flight, Pipeline, rows_of};
+use super::{Flight, Pipeline};
 use crate::cache::Ticket;
 use crate::config::Mode;
 use crate::figures::size_class;
@@ -188,9 +188,9 @@ impl<T> Pipeline<T> {
             let Some(lookup) = self.table.lookups.get_mut(name) else {
                 return broken!("what is gathered is there", None);
             };
-            // A replica that is left alone later is tried with something that was asked.
-            if self.probe.is_none() {
-                self.probe = Some(rows_of(&lookup.what));
+            // Nobody may wait for it any more when a replica is left alone for it.
+            if self.probe.is_empty() {
+                self.probe.sent(&lookup.what);
             }
             match &lookup.what {
                 What::Secrets(subject) => {
@@ -228,16 +228,22 @@ impl<T> Pipeline<T> {
             passengers: gathered.passengers,
             rows: count,
             is_verify,
-            is_probe: false,
+            probe: None,
         });
         Some(Batch { id, replica, rows })
     }
 
     /// A statement for a replica that is left alone, whose time to be tried has come.
     fn probe(&mut self, now_us: u64) -> Option<Batch> {
-        let rows = self.probe.as_ref()?;
+        if self.probe.is_empty() {
+            return None;
+        }
         let replica = self.replicas.take_probe(now_us)?;
-        let rows = rows.clone();
+        let tries = self.replicas.tries(replica);
+        let is_outage = self.replicas.healthy().is_none();
+        let Some(rows) = self.probe.rows(tries, is_outage).cloned() else {
+            return broken!("what is not empty has something to ask", None);
+        };
         self.figures.probes += 1;
         let id = self.fly(Flight {
             replica,
@@ -246,7 +252,7 @@ impl<T> Pipeline<T> {
             passengers: Vec::new(),
             rows: 1,
             is_verify: matches!(rows, Rows::Verify(_)),
-            is_probe: true,
+            probe: Some(rows.clone()),
         });
         Some(Batch { id, replica, rows })
     }
@@ -256,15 +262,6 @@ impl<T> Pipeline<T> {
         self.next_id += 1;
         self.flights.insert(id, flight);
         id
-    }
-
-    /// Keeps something of what failed, for the replica to be tried with.
-    pub(super) fn remember(&mut self, flight: &Flight) {
-        let names = flight.lookups.iter();
-        let mut lookups = names.filter_map(|&name| self.table.lookups.get(name));
-        if let Some(lookup) = lookups.next() {
-            self.probe = Some(rows_of(&lookup.what));
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 mod cached;
 mod failures;
 mod leaving;
+mod lost;
 mod sharing;
 
 use std::sync::Arc;

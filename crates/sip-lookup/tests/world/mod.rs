@@ -12,18 +12,19 @@ use std::sync::Arc;
 use fastrand::Rng;
 use sip_auth::{Algorithm, DigestRequest, Ha1, Qop, Subject};
 use sip_lookup::{
-    Asked, BatchAnswer, BatchFailure, BatchId, Cache, CacheConfig, Mode, Pipeline, PipelineConfig,
-    Question, Tuning, Why,
+    Asked, BatchAnswer, BatchFailure, BatchId, Cache, CacheConfig, Health, Mode, Pipeline,
+    PipelineConfig, Question, Replica, Tuning, Why,
 };
 
 pub(crate) use report::Report;
 
-const USERS: usize = 10;
+const USERS: usize = 11;
 /// Names from here on have no user, at first.
 const STRANGERS_FROM: usize = 6;
-/// Whose name the store cannot bear, and whose row is of no use.
+/// Whose name the store cannot bear, whose row is of no use, and for whom there is no answer.
 const POISON: usize = 8;
 const BAD: usize = 9;
+const MUTE: usize = 10;
 const QUESTIONS: u64 = 150;
 /// How long somebody waits past his deadline: timers have ticks of a millisecond.
 const TICK_US: u64 = 1_000;
@@ -38,6 +39,8 @@ enum Weather {
     Closed,
     /// Statements are answered wrongly.
     Mad,
+    /// Statements are broken off.
+    Busy,
 }
 
 enum Event {
@@ -110,6 +113,10 @@ pub(crate) struct World {
     negative_lifetime_us: u64,
     stale_us: u64,
     verifies: bool,
+    /// What comes for him who has no answer: the end of a connection, or nothing.
+    mute_closes: bool,
+    /// There is an answer for him after all.
+    mute_speaks: bool,
     weather: Vec<Weather>,
     /// How bad it gets; 0 is fair always.
     badness: u64,
@@ -224,8 +231,10 @@ impl World {
             negative_lifetime_us: cache_config.negative_lifetime_us,
             stale_us: cache_config.stale_us,
             verifies,
+            mute_closes: random.bool(),
+            mute_speaks: false,
             weather: vec![Weather::Fair; config.replicas],
-            badness: random.u64(0..4),
+            badness: random.u64(0..5),
             users: users.collect(),
             questions_max: config.questions_max,
             in_flight_max: in_flight_max(&config),
@@ -256,9 +265,11 @@ impl World {
         }));
     }
 
-    /// Plays until nobody asks and nothing is left, and says what happened.
+    /// Plays until nobody asks, nothing is left and replicas are found back, and says what
+    /// happened.
     pub(crate) fn play(mut self) -> Report {
         let mut steps = 0;
+        let mut found_by_us = None;
         loop {
             steps += 1;
             assert!(
@@ -272,7 +283,14 @@ impl World {
             );
             let event_us = self.events.peek().map(|Reverse(next)| next.at_us);
             let is_over = self.asks_left == 0 && self.open.is_empty() && self.in_flight.is_empty();
-            let deadline_us = match is_over && self.pipeline.is_idle() {
+            let is_over = is_over && self.pipeline.is_idle();
+            if is_over && found_by_us.is_none() {
+                // All is fair by now. One of two probes asks what is answered.
+                let probes_us = 2 * self.config.probe_interval_us;
+                found_by_us = Some(self.now_us + probes_us + self.timeout_us);
+            }
+            let is_over = is_over && found_by_us.is_some_and(|us| us <= self.now_us);
+            let deadline_us = match is_over {
                 // What renews the cache would go on.
                 true => None,
                 false => self.pipeline.next_deadline_us(),
@@ -304,6 +322,12 @@ impl World {
         for user in &self.users {
             assert!(!self.asked.holds(&user.subject));
         }
+        let health = (0..self.config.replicas).map(|nth| self.pipeline.health(Replica(nth)));
+        let health: Vec<Health> = health.collect();
+        assert!(
+            health.iter().all(|health| *health == Health::Healthy),
+            "not found back: {health:?}"
+        );
         self.report.joined = figures.joined;
         self.report.overtaken = figures.overtaken;
         self.report.retried = figures.retried;
@@ -352,6 +376,8 @@ impl World {
         } else {
             // Replicas that stay away are tried for ever.
             self.weather.fill(Weather::Fair);
+            // Where nothing was answered, nothing better may be known to try them with.
+            self.mute_speaks = self.pipeline.figures().answered == 0;
         }
     }
 
@@ -447,7 +473,8 @@ impl World {
             nth if nth >= self.badness => Weather::Fair,
             0 => Weather::Silent,
             1 => Weather::Closed,
-            _ => Weather::Mad,
+            2 => Weather::Mad,
+            _ => Weather::Busy,
         };
         let pause_us = self.random.u64(10_000..600_000);
         self.after(pause_us, Event::Weather);

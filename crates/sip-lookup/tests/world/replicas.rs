@@ -3,7 +3,7 @@
 use sip_auth::{Algorithm, Secrets, Subject};
 use sip_lookup::{BadRow, Batch, BatchAnswer, BatchFailure, BatchId, Row, Rows};
 
-use super::{BAD, Event, POISON, Said, Weather, World, ha1};
+use super::{BAD, Event, MUTE, POISON, Said, Weather, World, ha1};
 
 impl World {
     pub(super) fn send(&mut self, batch: Batch) {
@@ -31,11 +31,22 @@ impl World {
         let weather = self.weather[replica.0];
         let said = self.say(weather, &rows);
         let delay_us = match self.random.u8(0..10) {
-            0 => self.random.u64(0..500_000),
+            0 if self.asks_left > 0 => self.random.u64(0..500_000),
             _ => self.random.u64(5_000..15_000),
         };
         match weather {
             Weather::Silent => {}
+            _ if self.is_for_mute(&rows) => {
+                self.report.muted += 1;
+                if self.mute_closes {
+                    let failure = BatchFailure::Unreachable("it was closed".into());
+                    self.after(delay_us, Event::Answer(id, Said::Failure(failure)));
+                }
+            }
+            Weather::Busy => {
+                self.report.broken_off += 1;
+                self.after(delay_us, Event::Answer(id, said));
+            }
             Weather::Closed => self.after(delay_us / 10, Event::Answer(id, said)),
             Weather::Fair => self.after(delay_us, Event::Answer(id, said)),
             Weather::Mad => {
@@ -50,8 +61,20 @@ impl World {
         }
     }
 
+    fn is_for_mute(&self, rows: &Rows) -> bool {
+        let mute = &self.users[MUTE].subject;
+        !self.mute_speaks
+            && match rows {
+                Rows::Secrets(subjects) => subjects.contains(mute),
+                Rows::Verify(digest) => digest.user == mute.user(),
+            }
+    }
+
     /// What a replica says. What it reads, it reads now.
     fn say(&mut self, weather: Weather, rows: &Rows) -> Said {
+        if weather == Weather::Busy {
+            return Said::Failure(BatchFailure::Cancelled("later".into()));
+        }
         if weather == Weather::Closed {
             return Said::Failure(match self.random.u8(0..4) {
                 0 => BatchFailure::Unusable("no such table".into()),
@@ -104,8 +127,8 @@ impl World {
             Said::Answer(answer) => self.pipeline.handle_answer(self.now_us, id, answer),
             Said::Failure(failure) => self.pipeline.handle_failure(self.now_us, id, failure),
         }
-        // A connection that ends takes others' statements with it.
-        if is_closed && self.random.bool() {
+        // A connection that ends takes others' statements with it, until all is fair.
+        if is_closed && self.asks_left > 0 && self.random.bool() {
             let others: Vec<BatchId> = self.in_flight.keys().copied().collect();
             for other in others {
                 if self.random.bool() {

@@ -17,6 +17,8 @@ pub(crate) struct Report {
     pub(crate) breaks: u64,
     pub(crate) stale: u64,
     pub(crate) unasked: u64,
+    pub(crate) muted: u64,
+    pub(crate) broken_off: u64,
 }
 
 impl Report {
@@ -36,5 +38,7 @@ impl Report {
         sum(&mut self.breaks, other.breaks);
         sum(&mut self.stale, other.stale);
         sum(&mut self.unasked, other.unasked);
+        sum(&mut self.muted, other.muted);
+        sum(&mut self.broken_off, other.broken_off);
     }
 }

@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
 
+use crate::fault::Unanswered;
 use crate::net::Connector;
 use crate::url::{Host, Scheme, Url};
 use crate::{Error, Options, Secret, names};
@@ -129,6 +130,16 @@ impl Endpoint {
         body: Vec<u8>,
         body_max: usize,
     ) -> Result<Zeroizing<Vec<u8>>, BatchFailure> {
+        let answer = self.try_post(body, body_max).await;
+        answer.map_err(|unanswered| unanswered.failure)
+    }
+
+    /// The same, and whether the endpoint has ended the connection over the request.
+    pub(super) async fn try_post(
+        &self,
+        body: Vec<u8>,
+        body_max: usize,
+    ) -> Result<Zeroizing<Vec<u8>>, Unanswered> {
         let _turn = self
             .turns
             .acquire()
@@ -137,7 +148,7 @@ impl Endpoint {
         let asked = self.ask(Bytes::from(body), body_max);
         timeout(self.connector.timeout(), asked)
             .await
-            .unwrap_or(Err(BatchFailure::TimedOut))
+            .unwrap_or_else(|_| Err(BatchFailure::TimedOut.into()))
     }
 
     /// What is wrong with an answer.
@@ -146,7 +157,7 @@ impl Endpoint {
     }
 
     /// Asks over a connection that was kept, or over a new one; the body of the answer.
-    async fn ask(&self, body: Bytes, body_max: usize) -> Result<Zeroizing<Vec<u8>>, BatchFailure> {
+    async fn ask(&self, body: Bytes, body_max: usize) -> Result<Zeroizing<Vec<u8>>, Unanswered> {
         if let Some(mut kept) = self.kept() {
             match kept.sender.send_request(self.request(&body)?).await {
                 Ok(response) => return self.read(kept, response, body_max).await,
@@ -160,7 +171,7 @@ impl Endpoint {
             .sender
             .send_request(self.request(&body)?)
             .await
-            .map_err(|error| self.unreachable(&error))?;
+            .map_err(|error| ended(self.unreachable(&error)))?;
         self.read(new, response, body_max).await
     }
 
@@ -213,26 +224,22 @@ impl Endpoint {
         mut connection: Connection,
         response: Response<Incoming>,
         body_max: usize,
-    ) -> Result<Zeroizing<Vec<u8>>, BatchFailure> {
+    ) -> Result<Zeroizing<Vec<u8>>, Unanswered> {
         let status = response.status();
+        let told = || format!("the endpoint {} answered with {status}", self.name);
         match status {
             StatusCode::OK => {}
             StatusCode::TOO_MANY_REQUESTS
-            | StatusCode::BAD_GATEWAY
             | StatusCode::SERVICE_UNAVAILABLE
             | StatusCode::GATEWAY_TIMEOUT => {
-                return Err(BatchFailure::Unreachable(format!(
-                    "the endpoint {} answered {status}",
-                    self.name
-                )));
+                return Err(BatchFailure::Unreachable(told()).into());
             }
+            // A gateway says so where what is behind it has ended the connection, too.
+            StatusCode::BAD_GATEWAY => return Err(ended(BatchFailure::Unreachable(told()))),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                return Err(BatchFailure::LogInRefused(format!(
-                    "the endpoint {} answered with {status}",
-                    self.name
-                )));
+                return Err(BatchFailure::LogInRefused(told()).into());
             }
-            _ => return Err(self.refused(&format!("with {status}"))),
+            _ => return Err(BatchFailure::Refused(told()).into()),
         }
         let is_json = response.headers().get(CONTENT_TYPE).is_some_and(|value| {
             let essence = value.as_bytes().split(|&byte| byte == b';').next();
@@ -243,19 +250,21 @@ impl Endpoint {
             })
         });
         if !is_json {
-            return Err(self.refused("with something else than application/json"));
+            return Err(self
+                .refused("with something else than application/json")
+                .into());
         }
         let mut body = response.into_body();
         let claimed = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
         if claimed > body_max {
-            return Err(self.refused("with more than it was asked for"));
+            return Err(self.refused("with more than it was asked for").into());
         }
         let mut bytes = Zeroizing::new(Vec::with_capacity(body_max));
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| self.unreachable(&error))?;
+            let frame = frame.map_err(|error| ended(self.unreachable(&error)))?;
             if let Some(data) = frame.data_ref() {
                 if bytes.len() + data.len() > body_max {
-                    return Err(self.refused("with more than it was asked for"));
+                    return Err(self.refused("with more than it was asked for").into());
                 }
                 bytes.extend_from_slice(data);
             }
@@ -271,6 +280,14 @@ impl Endpoint {
             "the endpoint {} cannot be reached: {error}",
             self.name
         ))
+    }
+}
+
+/// A failure of a connection that was there, and ended before the answer was whole.
+fn ended(failure: BatchFailure) -> Unanswered {
+    Unanswered {
+        failure,
+        has_ended: true,
     }
 }
 

@@ -91,6 +91,12 @@ pub(super) fn len(input: &[u8]) -> Result<Option<usize>, ()> {
     Ok(header(input)?.and_then(|(start, len)| start.checked_add(len)))
 }
 
+/// What is there of the content of the first value; `None` where not even that has begun.
+pub(super) fn begun(input: &[u8]) -> Option<&[u8]> {
+    let (start, _) = header(input).ok()??;
+    input.get(start..)
+}
+
 /// Where the content of the first value begins, and its length.
 fn header(input: &[u8]) -> Result<Option<(usize, usize)>, ()> {
     let Some(&first) = input.get(1) else {

@@ -183,6 +183,14 @@ pub(super) fn read(input: &[u8]) -> Result<Option<(Message<'_>, usize)>, &'stati
     Ok(Some((message, len)))
 }
 
+/// The id of the first message of `input`, whole or not.
+pub(super) fn id(input: &[u8]) -> Option<u32> {
+    if input.first() != Some(&SEQUENCE) {
+        return None;
+    }
+    Reader(ber::begun(input)?).number(INTEGER)
+}
+
 impl Message<'_> {
     /// How the operation ended.
     pub(super) fn ended(&self) -> Option<Ended> {
@@ -280,9 +288,12 @@ mod tests {
         assert_eq!(message.ended(), None);
         for cut in 0..bytes.len() {
             assert_eq!(read(&bytes[..cut]), Ok(None), "{cut} bytes");
+            // Six bytes of a header, and three of the id.
+            assert_eq!(id(&bytes[..cut]), (cut >= 9).then_some(5), "{cut} bytes");
         }
         for garbage in [&b"HTTP/1.1"[..], &[0x30, 0x80, 0, 0], &[0x30, 2, 4, 0]] {
             assert!(read(garbage).is_err(), "{garbage:?}");
+            assert_eq!(id(garbage), None);
         }
     }
 

@@ -1,8 +1,9 @@
 //! A connection on which several statements are under way at once: the protocol's client
 //! does that by itself.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::error::Error as StdError;
+use std::ops::Range;
 use std::pin::pin;
 
 use futures_util::TryStreamExt;
@@ -15,7 +16,7 @@ use crate::net::{Connector, Silence};
 use crate::pool;
 use crate::sql::{BATCH_MAX, Columns, Group, Kind, Parameter, Plan, Select, Sheet};
 
-/// The most bytes that the rows of one answer may have.
+/// The most bytes that the rows of one answer may take.
 const ANSWER_MAX: usize = 4 << 20;
 
 /// Makes the connections of a [`pool::Pool`].
@@ -31,9 +32,13 @@ pub(crate) struct Link {
     select: Select,
     statement: Statement,
     columns: Columns,
+    /// Whether each row is of a name that was asked for.
+    selects_by_name: bool,
     load: pool::Load,
     silence: Silence,
     is_over: Cell<bool>,
+    /// Answers and questions have come apart: none that comes is believed any more.
+    is_apart: Cell<bool>,
 }
 
 impl pool::Link for Link {
@@ -63,12 +68,14 @@ impl pool::Maker for Maker {
                 let statement = statement.map_err(|error| fault(&error).of_any_user())?;
                 Ok(Link {
                     columns: self.check(&select, &statement)?,
+                    selects_by_name: self.plan.selects_by_name(),
                     session,
                     select,
                     statement,
                     load: pool::Load::default(),
                     silence,
                     is_over: Cell::new(false),
+                    is_apart: Cell::new(false),
                 })
             })
             .await
@@ -92,11 +99,7 @@ impl Maker {
 
 impl Link {
     /// Asks for a group of users and puts the rows into `sheet`.
-    pub(crate) async fn ask(
-        &self,
-        group: &Group,
-        sheet: &std::cell::RefCell<Sheet>,
-    ) -> Result<(), Fault> {
+    pub(crate) async fn ask(&self, group: &Group, sheet: &RefCell<Sheet>) -> Result<(), Fault> {
         let _counted = self.load.one_more();
         let asked = self.rows(group, sheet).await;
         if let Err(Fault::Unreachable(_)) = asked {
@@ -105,7 +108,7 @@ impl Link {
         asked
     }
 
-    async fn rows(&self, group: &Group, sheet: &std::cell::RefCell<Sheet>) -> Result<(), Fault> {
+    async fn rows(&self, group: &Group, sheet: &RefCell<Sheet>) -> Result<(), Fault> {
         let realms = [group.realm.as_str()];
         let realms: &[&str] = &realms;
         let names: Vec<&str> = group.names.iter().map(String::as_str).collect();
@@ -125,11 +128,7 @@ impl Link {
         let mut whole = Vec::new();
         let mut read = 0;
         while let Some(row) = rows.try_next().await.map_err(|error| fault(&error))? {
-            read += values(&row)?
-                .iter()
-                .flatten()
-                .map(|value| value.len())
-                .sum::<usize>();
+            read += size(&row);
             if read > ANSWER_MAX {
                 return Err(Fault::Refused(format!(
                     "an answer of more than {} MiB: see what the statement for users selects",
@@ -141,12 +140,29 @@ impl Link {
         // An error may come after some rows. They count once all have come: the statement may be
         // asked again, and nobody has two rows for that.
         for row in &whole {
-            if let Some(found) = self.columns.read(&values(row)?) {
-                sheet.borrow_mut().row(group, found);
+            let Some(found) = self.columns.read(&values(row)?) else {
+                continue;
+            };
+            let (user, realm) = (found.user, found.realm);
+            let counts = sheet.borrow_mut().row(group, found);
+            if !counts && self.selects_by_name && group.is_of_another(user, realm) {
+                self.is_apart.set(true);
             }
         }
-        Ok(())
+        // Whoever it was that found out, before more users seem not to exist.
+        match self.is_apart.get() {
+            true => Err(Fault::Unreachable(
+                "the store answered another question than was asked".to_owned(),
+            )),
+            false => Ok(()),
+        }
     }
+}
+
+/// What a row takes, whatever is in it.
+fn size(row: &Row) -> usize {
+    let columns = row.len() * size_of::<Option<Range<usize>>>();
+    row.raw_size_bytes() + columns + size_of::<Row>()
 }
 
 /// What a row has in each column that is text or bytes.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use sip_auth::{Secrets, Subject};
-use sip_lookup::{BadRow, Row};
+use sip_lookup::{BadRow, Row, part_rows};
 
 use super::columns::Read;
 
@@ -97,21 +97,45 @@ impl Group {
         self.is_ascii && (is_of_another_realm() || is_of_another_user())
     }
 
-    /// The group as groups of one name each.
-    pub(crate) fn singles(self) -> impl Iterator<Item = Self> {
-        let Self {
-            realm,
-            names,
-            is_ascii,
-            mut places,
-        } = self;
-        names.into_iter().map(move |name| Self {
-            realm: realm.clone(),
-            is_ascii,
-            places: places.remove_entry(&name).into_iter().collect(),
-            names: vec![name],
+    /// The group in parts: of one name each where it is small.
+    pub(crate) fn parts(mut self) -> impl Iterator<Item = Self> {
+        let rows = part_rows(self.names.len());
+        let mut names = std::mem::take(&mut self.names).into_iter();
+        std::iter::from_fn(move || {
+            let part: Vec<String> = names.by_ref().take(rows).collect();
+            (!part.is_empty()).then(|| self.take(part))
         })
     }
+
+    /// The group without some names, and groups of one of these each.
+    pub(crate) fn without(mut self, is_alone: impl Fn(&str) -> bool) -> Vec<Self> {
+        let names = std::mem::take(&mut self.names).into_iter();
+        let (alone, others): (Vec<_>, Vec<_>) = names.partition(|name| is_alone(name));
+        let groups = std::iter::once(others).chain(alone.into_iter().map(|name| vec![name]));
+        let groups = groups.filter(|names| !names.is_empty());
+        groups.map(|names| self.take(names)).collect()
+    }
+
+    /// A group of some of its names.
+    fn take(&mut self, names: Vec<String>) -> Self {
+        let places = names.iter();
+        let places = places.filter_map(|name| self.places.remove_entry(name));
+        Self {
+            realm: self.realm.clone(),
+            is_ascii: self.is_ascii,
+            places: places.collect(),
+            names,
+        }
+    }
+}
+
+/// What is to be done with groups that were refused: those of one name are to blame, with the
+/// reason, and of the others parts are to be asked.
+pub(crate) fn apart(refused: Vec<(Group, String)>) -> (Vec<(Group, String)>, Vec<Group>) {
+    let is_single = |(group, _): &(Group, String)| group.names.len() == 1;
+    let (singles, others): (Vec<_>, Vec<_>) = refused.into_iter().partition(is_single);
+    let parts = others.into_iter().flat_map(|(group, _)| group.parts());
+    (singles, parts.collect())
 }
 
 /// What names have in common that any collation may hold equal: their digits in order, and their

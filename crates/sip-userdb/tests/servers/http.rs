@@ -9,6 +9,7 @@ use crate::stores::http::{Server, answer};
 use crate::stores::script::{self, Peer};
 use crate::stores::suite::{self, ask, is_of, subject, user};
 use crate::stores::{Folder, certificate, options, refused, run, secret};
+use sip_auth::Subject;
 use sip_lookup::BatchFailure;
 use sip_userdb::{Layout, Options, Tls, UserDb};
 
@@ -95,6 +96,73 @@ fn who_forbids_a_name_has_not_refused_our_log_in() {
             "{failure:?}"
         );
     });
+}
+
+/// What stands before an endpoint may end the connection over a name, as nginx does by `return 444`,
+/// or say that what is behind it has.
+#[test]
+fn who_ends_connections_over_a_name_is_there() {
+    const ODD: &str = "o'neill";
+    let bad_gateway = || response("502 Bad Gateway", "text/html", "no");
+    let cut = || response("200 OK", "application/json", "{").replace("Length: 1", "Length: 99");
+    for answer in [String::new(), bad_gateway(), cut()] {
+        for is_of_all in [false, true] {
+            let answer = answer.clone();
+            let db = scripted(move |mut peer, _| {
+                while let Some((_, body)) = peer.http() {
+                    if is_of_all || String::from_utf8_lossy(&body).contains(ODD) {
+                        peer.send(answer.as_bytes());
+                        return;
+                    }
+                    peer.send(good(&body).as_bytes());
+                }
+            });
+            run(async {
+                let odd = ask(&db, vec![subject("u1"), subject(ODD)]).await;
+                match is_of_all {
+                    false => assert!(matches!(odd, Err(BatchFailure::Refused(_))), "{odd:?}"),
+                    true => assert!(matches!(odd, Err(BatchFailure::Unreachable(_))), "{odd:?}"),
+                }
+            });
+        }
+    }
+}
+
+/// Whatever serves one domain and not another is there. That is found out only where a domain was
+/// served before.
+#[test]
+fn who_refuses_a_realm_is_there_while_he_answers_another() {
+    let not_here = || response("404 Not Found", "text/html", "no");
+    for refusal in [not_here(), String::new()] {
+        let db = scripted(move |mut peer, _| {
+            while let Some((_, body)) = peer.http() {
+                if String::from_utf8_lossy(&body).contains("\"realm\":\"b.org\"") {
+                    peer.send(refusal.as_bytes());
+                    return;
+                }
+                peer.send(good(&body).as_bytes());
+            }
+        });
+        run(async {
+            let elsewhere = || Subject::new(b"u1", "b.org".into());
+            let unknown = ask(&db, vec![elsewhere()]).await.unwrap_err();
+            assert!(
+                matches!(
+                    unknown,
+                    BatchFailure::Unusable(_) | BatchFailure::Unreachable(_)
+                ),
+                "{unknown:?}"
+            );
+            let rows = ask(&db, vec![subject("u1")]).await.unwrap();
+            assert!(is_of(&db, &rows[0], 1));
+            let refused = ask(&db, vec![elsewhere()]).await.unwrap_err();
+            assert!(matches!(refused, BatchFailure::Refused(_)), "{refused:?}");
+            let mixed = ask(&db, vec![subject("u1"), elsewhere()])
+                .await
+                .unwrap_err();
+            assert!(matches!(mixed, BatchFailure::Refused(_)), "{mixed:?}");
+        });
+    }
 }
 
 /// An endpoint may fail over one name, or over whatever it is asked, as where what is behind it is
@@ -302,15 +370,28 @@ fn garbage_and_ends_fail_and_the_next_connection_serves() {
         });
         run(async {
             let shown = &answer[..answer.len().min(60)];
-            let failure = ask(&db, vec![subject("u1")]).await.unwrap_err();
-            assert_ne!(failure, BatchFailure::TimedOut, "{shown}");
-            if answer.contains(" 503 ") {
-                assert!(matches!(failure, BatchFailure::Unreachable(_)));
+            match ask(&db, vec![subject("u1")]).await {
+                // It came to no end, and is asked for once more.
+                Ok(rows) => assert!(is_cut(&answer) && is_of(&db, &rows[0], 1), "{shown}"),
+                Err(failure) => {
+                    assert!(!is_cut(&answer), "{shown}: {failure:?}");
+                    assert_ne!(failure, BatchFailure::TimedOut, "{shown}");
+                    if answer.contains(" 503 ") {
+                        assert!(matches!(failure, BatchFailure::Unreachable(_)));
+                    }
+                }
             }
             let rows = ask(&db, vec![subject("u2")]).await.unwrap();
             assert!(is_of(&db, &rows[0], 2), "{shown}");
         });
     }
+}
+
+/// Whether an answer has no head, or not all of its body.
+fn is_cut(answer: &str) -> bool {
+    let is_whole = |(head, _): (&str, &str)| head.len() < 16 << 10;
+    let has_head = answer.split_once("\r\n\r\n").is_some_and(is_whole);
+    !has_head || answer.contains("Length: 99") || answer.contains("zz\r\n")
 }
 
 #[test]

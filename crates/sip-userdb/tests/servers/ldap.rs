@@ -363,6 +363,46 @@ fn garbage_and_ends_fail_and_the_next_connection_serves() {
 }
 
 #[test]
+fn what_cannot_be_read_is_one_questions_matter() {
+    // An entry that is none, and one that goes on for long: 16 MiB of a message with its id.
+    let none = |id| message(id, &[0x64, 2, 4, 9]);
+    let long = |id: u32| {
+        let mut long = vec![0x30, 0x84, 1, 0, 0, 0, 2, 4];
+        long.extend(id.to_be_bytes());
+        long.resize(9 << 20, 0x64);
+        long
+    };
+    for answers in [[0, 1, 2].map(none), [0, 1, 2].map(long)] {
+        let db = scripted(move |mut peer, connection| {
+            let mut waiting = 0;
+            while let Some((id, _)) = peer.ldap() {
+                waiting += 1;
+                match (connection, waiting) {
+                    (0, 1) => {}
+                    (0, _) => {
+                        peer.send(&answers[id as usize]);
+                        return;
+                    }
+                    _ => peer.send(&done(id, 0)),
+                }
+            }
+        });
+        run(async {
+            let (first, second) =
+                tokio::join!(ask(&db, vec![subject("u1")]), ask(&db, vec![subject("u2")]));
+            assert!(
+                matches!(first, Err(BatchFailure::Unreachable(_))),
+                "{first:?}"
+            );
+            assert!(
+                matches!(second, Err(BatchFailure::Refused(_))),
+                "{second:?}"
+            );
+        });
+    }
+}
+
+#[test]
 fn a_directory_that_has_no_time_to_let_us_in_is_away() {
     for (code, is_away) in [(51, true), (52, true), (49, false)] {
         let port = script::serve(move |mut peer, _| {

@@ -57,6 +57,7 @@ fn every_layout_does_what_all_stores_do() {
         overdue(&bed).await;
         lost_right(&bed).await;
         late_error(&bed).await;
+        too_long(&bed).await;
         let db = UserDb::new(bed.options(Layout::Signet, "")).unwrap();
         suite::killed(&db, &mut bed, PostgreSql::kill, PostgreSql::resume).await;
     });
@@ -208,6 +209,21 @@ async fn late_error(bed: &PostgreSql) {
     let rows = rows.unwrap();
     assert_is(&db, &rows[0], UMLAUT);
     assert!(rows[1].is_err(), "{:?}", rows[1]);
+}
+
+/// What is selected beside users and their HA1s counts, too.
+async fn too_long(bed: &PostgreSql) {
+    let sql = "SELECT username, domain, ha1, to_json(repeat('x', 100000)) AS note FROM subscriber \
+               WHERE username = ANY({users}) AND domain = ANY({realms})";
+    let db = UserDb::new(bed.options(Layout::Query(sql.to_owned()), "")).unwrap();
+    let many = (0..256).map(|nth| subject(&name(nth))).collect();
+    let refused = ask(&db, many).await.unwrap_err();
+    assert!(
+        matches!(&refused, BatchFailure::Refused(why) if why.contains("4 MiB")),
+        "{refused:?}"
+    );
+    let few = ask(&db, vec![subject(&name(5))]).await.unwrap();
+    assert_is(&db, &few[0], &name(5));
 }
 
 /// TLS with a certificate of a private authority, and none but that.

@@ -481,6 +481,34 @@ fn garbage_and_ends_fail_and_the_next_connection_serves() {
 }
 
 #[test]
+fn what_cannot_be_read_is_one_questions_matter() {
+    let long = format!("*1\r\n${}\r\n{}", 9 << 20, "x".repeat(9 << 20));
+    for garbage in ["no reply\r\n".to_owned(), long] {
+        let db = scripted(move |mut peer, connection| {
+            if connection == 0 {
+                let (first, _) = question(&mut peer).unwrap();
+                question(&mut peer).unwrap();
+                // Both wait.
+                peer.send((echo(&first) + &garbage).as_bytes());
+                return;
+            }
+            while let Some((number, name)) = question(&mut peer) {
+                peer.send((echo(&number) + &row(number_of(&name))).as_bytes());
+            }
+        });
+        run(async {
+            let (first, second) =
+                tokio::join!(ask(&db, vec![subject("u1")]), ask(&db, vec![subject("u2")]));
+            assert!(matches!(first, Err(BatchFailure::Refused(_))), "{first:?}");
+            assert!(
+                matches!(second, Err(BatchFailure::Unreachable(_))),
+                "{second:?}"
+            );
+        });
+    }
+}
+
+#[test]
 fn a_connection_that_says_nothing_is_given_up() {
     let db = scripted(|mut peer, connection| {
         while let Some((number, name)) = question(&mut peer) {

@@ -1,10 +1,13 @@
 //! Servers that do what no server should: they answer late, in part, twice, garbage, never,
 //! or close in the middle. Each is a listener of the test's that follows a script.
 
+mod postgresql;
+
 use std::future::Future;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sip_auth::Algorithm;
@@ -47,9 +50,25 @@ fn mysql(scripts: Vec<Vec<Act>>) -> Options {
                 return;
             };
             std::thread::spawn(move || {
-                let _ = converse(stream, &script);
+                let mut script = script.into_iter();
+                let _ = converse(stream, |_| script.next().unwrap_or(Act::Answer));
             });
         }
+    });
+    options(&format!("mysql://signet@127.0.0.1:{port}/sip"))
+}
+
+/// The same with one connection, where each statement is done with as `act` has it of its names.
+fn mysql_by(mut act: impl FnMut(&[&str]) -> Act + Send + 'static) -> Options {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        let _ = converse(stream, |values| {
+            let names = values[..values.len() - 1].iter();
+            let names: Vec<&str> = names.map(|name| str::from_utf8(name).unwrap()).collect();
+            act(&names)
+        });
     });
     options(&format!("mysql://signet@127.0.0.1:{port}/sip"))
 }
@@ -90,31 +109,34 @@ fn greeting() -> Vec<u8> {
 
 const OK: [u8; 7] = [0, 0, 0, 2, 0, 0, 0];
 
-fn converse(mut stream: TcpStream, script: &[Act]) -> io::Result<()> {
+/// Speaks with a client; `act` says what to do with a statement of these users and this realm.
+fn converse(mut stream: TcpStream, mut act: impl FnMut(&[&[u8]]) -> Act) -> io::Result<()> {
     send(&mut stream, 0, &greeting())?;
     receive(&mut stream)?;
     send(&mut stream, 2, &OK)?;
     receive(&mut stream)?;
     send(&mut stream, 1, &OK)?;
-    let mut statements = 0_u8;
-    let mut script = script.iter();
+    let mut statements = Vec::new();
     let mut held = Vec::new();
     loop {
         let command = receive(&mut stream)?;
         match command[0] {
             22 => {
-                statements += 1;
                 let places = command.iter().filter(|&&byte| byte == b'?').count();
+                statements.push(places);
+                let number = u8::try_from(statements.len()).unwrap();
                 let places = u16::try_from(places).unwrap().to_le_bytes();
-                let prepared = [0, statements, 0, 0, 0, 0, 0, places[0], places[1], 0, 0, 0];
+                let prepared = [0, number, 0, 0, 0, 0, 0, places[0], places[1], 0, 0, 0];
                 send(&mut stream, 1, &prepared)?;
                 for number in 0..u16::from_le_bytes(places) {
                     send(&mut stream, number.to_le_bytes()[0], b"\x03def")?;
                 }
             }
             23 => {
-                let act = script.next().copied().unwrap_or(Act::Answer);
-                let answer = answer(&command);
+                let places = statements[usize::from(command[1]) - 1];
+                let values = values(&command, places);
+                let act = act(&values);
+                let answer = answer(&values);
                 match act {
                     Act::Wait => held.extend(answer),
                     Act::Answer => {
@@ -162,20 +184,23 @@ fn receive(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(payload)
 }
 
+/// What a statement has in its places: users, and a realm.
+fn values(command: &[u8], places: usize) -> Vec<&[u8]> {
+    // Ten bytes, a bit for each parameter, one byte, and two for each: the values follow, each
+    // with its length before it.
+    let mut bytes = &command[10 + places.div_ceil(8) + 1 + 2 * places..];
+    let mut values = Vec::new();
+    while let Some((&length, rest)) = bytes.split_first() {
+        let (value, rest) = rest.split_at(usize::from(length));
+        values.push(value);
+        bytes = rest;
+    }
+    assert_eq!(values.len(), places);
+    values
+}
+
 /// The row of the user who was asked for first.
-fn answer(command: &[u8]) -> Vec<u8> {
-    // Ten bytes, a bit for each parameter, one byte, and two for each: the values follow. Of
-    // n users and one realm there are n + 1.
-    let begin = (2..=257)
-        .map(|places: usize| 10 + places.div_ceil(8) + 1 + 2 * places)
-        .zip(2..=257)
-        .find(|(begin, places)| {
-            let values = values(&command[(*begin).min(command.len())..]);
-            values.is_some_and(|values| values.len() == *places)
-        })
-        .unwrap()
-        .0;
-    let values = values(&command[begin..]).unwrap();
+fn answer(values: &[&[u8]]) -> Vec<u8> {
     let (user, realm) = (values[0], values[values.len() - 1]);
     let digest = hex(str::from_utf8(user).unwrap(), Algorithm::Md5);
     let mut answer = framed(1, &[3]);
@@ -196,17 +221,6 @@ fn answer(command: &[u8]) -> Vec<u8> {
     answer.extend(framed(5, &row));
     answer.extend(framed(6, &[0xfe, 0, 0, 2, 0, 0, 0]));
     answer
-}
-
-/// The values, each with its length before it; `None` for no such thing.
-fn values(mut bytes: &[u8]) -> Option<Vec<&[u8]>> {
-    let mut values = Vec::new();
-    while let Some((&length, rest)) = bytes.split_first() {
-        let (value, rest) = rest.split_at_checked(usize::from(length))?;
-        values.push(value);
-        bytes = rest;
-    }
-    Some(values)
 }
 
 async fn one(db: &UserDb, user: &str) -> Result<Row, BatchFailure> {
@@ -360,6 +374,38 @@ fn a_refusal_of_whatever_is_asked_is_no_statements_matter() {
             matches!(&refused, Err(BatchFailure::Unusable(why)) if why.contains("1064")),
             "{refused:?}"
         );
+    });
+}
+
+/// Letters that a table does not have are found in few statements, and whoever sends a name with
+/// them again spoils no other's statement.
+#[test]
+fn a_name_that_a_table_cannot_have_is_found_soon_and_remembered() {
+    const ODD: &str = "\u{1f600}";
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let sees = Arc::clone(&seen);
+    let db = UserDb::new(mysql_by(move |names| {
+        let is_refused = names.contains(&ODD);
+        let others = names.iter().filter(|name| **name != ODD).count();
+        sees.lock().unwrap().push((is_refused, others));
+        if is_refused { Act::Refuse } else { Act::Answer }
+    }))
+    .unwrap();
+    let mut users: Vec<String> = (0..255).map(|nth| format!("é{nth}")).collect();
+    users.insert(100, ODD.to_owned());
+    run(async {
+        for statements_max in [25, 3] {
+            let rows = ask(&db, users.iter().map(|user| subject(user)).collect());
+            for (user, row) in users.iter().zip(rows.await.unwrap()) {
+                assert_eq!(row.is_err(), user == ODD, "{user}: {row:?}");
+            }
+            let seen = std::mem::take(&mut *seen.lock().unwrap());
+            assert!(seen.len() <= statements_max, "{seen:?}");
+            let spoilt = seen
+                .iter()
+                .filter(|&&(is_refused, others)| is_refused && others > 0);
+            assert_eq!(spoilt.count() == 0, statements_max == 3, "{seen:?}");
+        }
     });
 }
 

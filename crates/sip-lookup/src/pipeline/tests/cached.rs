@@ -311,6 +311,32 @@ fn users_that_are_held_go_on_while_the_only_store_refuses_any_statement() {
 }
 
 #[test]
+fn users_that_are_held_go_on_while_the_only_store_breaks_everything_off() {
+    let broken_off = || BatchFailure::Cancelled("statement timeout".into());
+    let (mut rig, cache) = rig(fixed(0, 10, 10));
+    teach(&mut rig, "alice", row("alice"));
+    rig.pass(10_000_000);
+    for tag in 0..9 {
+        if rig.try_ask(tag, question("bob"), PATIENT_US).is_err() {
+            break;
+        }
+        while let Some(batch) = rig.batch() {
+            rig.now_us += 1;
+            rig.fail(batch.id, broken_off());
+        }
+    }
+    assert!(rig.answers().iter().all(|(_, outcome)| outcome.is_err()));
+    for _ in 0..3 {
+        assert_ne!(rig.pipeline.health(Replica(0)), Health::Healthy);
+        assert!(get(&rig, &cache, "alice").is_some());
+        rig.pass(200_000);
+        let probe = rig.batch().expect("it is tried");
+        rig.pass(1_000);
+        rig.fail(probe.id, broken_off());
+    }
+}
+
+#[test]
 fn a_row_of_no_use_is_not_held() {
     let (mut rig, cache) = rig(fixed(0, 10, 10));
     teach(

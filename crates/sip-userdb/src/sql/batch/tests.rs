@@ -153,7 +153,7 @@ fn a_group_comes_apart_without_losing_anyone() {
     let subjects = ["ä", "ö", "ü"].map(|user| subject(user.as_bytes(), "x.org"));
     let group = groups(&subjects, 8, as_text).remove(0);
     let mut sheet = Sheet::new(3);
-    for single in group.singles() {
+    for single in group.parts() {
         assert_eq!(single.names.len(), 1);
         match single.names[0].as_str() {
             "ö" => sheet.refused(&single, "no such letter"),
@@ -167,4 +167,34 @@ fn a_group_comes_apart_without_losing_anyone() {
             .as_ref()
             .is_err_and(|bad| bad.0.contains("no such letter"))
     );
+}
+
+#[test]
+fn one_name_of_many_is_found_in_few_statements() {
+    let users = (0..256).map(|n| subject(format!("é{n}").as_bytes(), "x.org"));
+    let subjects: Vec<Subject> = users.collect();
+    let asked = groups(&subjects, 256, as_text);
+    let is_refused = |group: &Group| group.names.iter().any(|name| name == "é77");
+    let (mut statements, mut rounds) = (0, 0);
+    let mut next = asked;
+    let mut sheet = Sheet::new(subjects.len());
+    let mut blamed = Vec::new();
+    while !next.is_empty() {
+        rounds += 1;
+        statements += next.len();
+        let (refused, taken): (Vec<_>, Vec<_>) = next.into_iter().partition(&is_refused);
+        for group in taken {
+            for name in group.names.clone() {
+                assert!(sheet.row(&group, row(&name, None)));
+            }
+        }
+        let refused = refused.into_iter().map(|group| (group, "no".to_owned()));
+        let (singles, parts) = apart(refused.collect());
+        blamed.extend(singles.into_iter().flat_map(|(group, _)| group.names));
+        next = parts;
+    }
+    assert_eq!(blamed, ["é77"]);
+    assert!(statements <= 21 && rounds <= 4, "{statements}, {rounds}");
+    let unknown = sheet.finish().into_iter().filter(|row| *row == Ok(None));
+    assert_eq!(unknown.count(), 1);
 }

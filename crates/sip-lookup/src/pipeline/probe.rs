@@ -1,0 +1,54 @@
+//! What a replica that is left alone is tried with.
+
+use super::table::What;
+use crate::question::Rows;
+
+/// Strangers choose what is asked, and a store may never answer one name while it answers all
+/// others. So a replica is tried with what was answered last, whoever answered it, and while none
+/// is there each is tried every other time with what was refused last: neither a name nor its row
+/// keeps a replica from being found back.
+#[derive(Debug, Default)]
+pub(super) struct Probe {
+    answered: Option<Rows>,
+    asked: Option<Rows>,
+}
+
+impl Probe {
+    pub(super) const fn is_empty(&self) -> bool {
+        self.answered.is_none() && self.asked.is_none()
+    }
+
+    /// A replica has answered this.
+    pub(super) fn answered(&mut self, rows: Rows) {
+        self.answered = Some(rows);
+        self.asked = None;
+    }
+
+    /// This was refused, since no replica is there.
+    pub(super) fn refused(&mut self, what: &What) {
+        self.asked = Some(rows_of(what));
+    }
+
+    /// This was sent, or lost. It serves only where there is nothing better: it may be under way
+    /// elsewhere, and a digest that is seen twice is a wrong one for a store that counts nonces.
+    pub(super) fn sent(&mut self, what: &What) {
+        if self.answered.is_none() {
+            self.asked = Some(rows_of(what));
+        }
+    }
+
+    /// What to try a replica with the `nth` time.
+    pub(super) fn rows(&self, nth: u32, is_outage: bool) -> Option<&Rows> {
+        let is_turn_of_asked = is_outage && nth.is_multiple_of(2);
+        let asked = self.asked.as_ref().filter(|_| is_turn_of_asked);
+        asked.or(self.answered.as_ref()).or(self.asked.as_ref())
+    }
+}
+
+/// A look-up as a statement of its own.
+pub(super) fn rows_of(what: &What) -> Rows {
+    match what {
+        What::Secrets(subject) => Rows::Secrets(vec![subject.clone()]),
+        What::Verify(digest) => Rows::Verify(digest.clone()),
+    }
+}

@@ -1,0 +1,122 @@
+//! A PostgreSQL server that answers one question twice.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+use sip_auth::Algorithm;
+use sip_userdb::UserDb;
+
+use super::{one, options, unreachable};
+use crate::support::run;
+use crate::support::suite::{REALM, assert_is, hex};
+
+/// A message of PostgreSQL's server.
+fn backend(kind: u8, content: &[&[u8]]) -> Vec<u8> {
+    let content = content.concat();
+    let length = u32::try_from(content.len() + 4).unwrap().to_be_bytes();
+    [&[kind][..], &length, &content].concat()
+}
+
+/// A message of its client's: its kind, and what is in it.
+fn frontend(stream: &mut TcpStream) -> io::Result<(u8, Vec<u8>)> {
+    let mut kind = [0];
+    stream.read_exact(&mut kind)?;
+    Ok((kind[0], frontend_content(stream)?))
+}
+
+fn frontend_content(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length)?;
+    let mut content = vec![0; u32::from_be_bytes(length) as usize - 4];
+    stream.read_exact(&mut content)?;
+    Ok(content)
+}
+
+/// A PostgreSQL server on one connection that has some users. A mad one answers the second question
+/// twice, once the third has come, and the third one with the fourth, after a while.
+fn postgresql(mut stream: TcpStream, is_mad: bool) -> io::Result<()> {
+    const TEXT: [u8; 4] = 25_u32.to_be_bytes();
+    const TEXTS: [u8; 4] = 1_009_u32.to_be_bytes();
+    let ready = backend(b'Z', &[b"I"]);
+    frontend_content(&mut stream)?;
+    stream.write_all(&[backend(b'R', &[&[0; 4]]), ready.clone()].concat())?;
+    let mut held = Vec::new();
+    let (mut answer, mut questions) = (Vec::new(), 0);
+    loop {
+        let (kind, content) = frontend(&mut stream)?;
+        match kind {
+            b'P' => answer.extend(backend(b'1', &[])),
+            b'D' => {
+                let places = [&[0, 2][..], &TEXTS, &TEXTS].concat();
+                answer.extend(backend(b't', &[&places]));
+                let mut columns = vec![0, 3];
+                for name in ["username", "domain", "ha1"] {
+                    columns.extend([name.as_bytes(), &[0; 7], &TEXT, &[0xff; 6], &[0; 2]].concat());
+                }
+                answer.extend(backend(b'T', &[&columns]));
+            }
+            b'B' => {
+                questions += 1;
+                answer.extend(backend(b'2', &[]));
+                let text = String::from_utf8_lossy(&content).into_owned();
+                let mut users = ["alice", "carol"].into_iter();
+                if let Some(user) = users.find(|user| text.contains(user)) {
+                    let mut row = vec![0, 3];
+                    for value in [user, REALM, &hex(user, Algorithm::Md5)] {
+                        row.extend(u32::try_from(value.len()).unwrap().to_be_bytes());
+                        row.extend(value.as_bytes());
+                    }
+                    answer.extend(backend(b'D', &[&row]));
+                }
+            }
+            b'E' => answer.extend(backend(b'C', &[b"SELECT 1\0"])),
+            b'S' => {
+                answer.extend(&ready);
+                let before = std::mem::take(&mut held);
+                let whole = std::mem::take(&mut answer);
+                match questions {
+                    2 if is_mad => held = whole,
+                    3 if is_mad => {
+                        stream.write_all(&before.repeat(2))?;
+                        held = whole;
+                    }
+                    4 if is_mad => {
+                        std::thread::sleep(Duration::from_millis(200));
+                        stream.write_all(&[before, whole].concat())?;
+                    }
+                    _ => stream.write_all(&whole)?,
+                }
+            }
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// As with MySQL: whoever gets another's answer is not told that he does not exist, and who waits
+/// behind him is not either.
+#[test]
+fn what_postgresql_says_twice_while_others_wait_ends_the_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for is_mad in [true, false] {
+            let (stream, _) = listener.accept().unwrap();
+            std::thread::spawn(move || postgresql(stream, is_mad));
+        }
+    });
+    let db = UserDb::new(options(&format!(
+        "postgresql://signet@127.0.0.1:{port}/sip"
+    )))
+    .unwrap();
+    run(async {
+        assert_is(&db, &one(&db, "carol").await.unwrap(), "carol");
+        let (alice, nobody, carol) =
+            tokio::join!(one(&db, "alice"), one(&db, "nobody"), one(&db, "carol"));
+        assert_is(&db, &alice.unwrap(), "alice");
+        // Of alice he would be told, and carol that there is no such user.
+        unreachable(nobody);
+        unreachable(carol);
+        assert_is(&db, &one(&db, "carol").await.unwrap(), "carol");
+    });
+}
