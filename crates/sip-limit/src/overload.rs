@@ -222,7 +222,7 @@ pub struct Signals {
     pub waiting_ms: Option<u64>,
     /// Whether it may have waited for longer, where that cannot be seen.
     pub may_more_wait: bool,
-    /// Messages that it has handled since it began.
+    /// Messages that it has handled since it began, and keep-alives.
     pub handled: u64,
     /// New work among them, admitted or not.
     pub begun: u64,

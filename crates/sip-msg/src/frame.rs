@@ -65,9 +65,20 @@ pub struct Framer {
     needed: usize,
     /// The last thing in the stream was half a ping.
     half_ping: bool,
+    /// A message without Content-Length has no body.
+    takes_lengthless: bool,
 }
 
 impl Framer {
+    /// One to which a message without Content-Length is one without a body: for who plays
+    /// peers that leave it out, and whose own peers may.
+    pub fn lenient() -> Self {
+        Self {
+            takes_lengthless: true,
+            ..Self::default()
+        }
+    }
+
     /// Looks at the unread bytes of the stream: the same start as in the last
     /// call, perhaps with more behind it. After anything but [`Framed::More`]
     /// the caller drops `len` bytes before it calls again.
@@ -82,13 +93,17 @@ impl Framer {
             let Some(head_len) = self.find_head(unread, limits)? else {
                 return Ok(Framed::More);
             };
-            self.needed = message_len(part(unread, 0, head_len), limits)?;
+            let head = part(unread, 0, head_len);
+            self.needed = message_len(head, limits, self.takes_lengthless)?;
         }
         if unread.len() < self.needed {
             return Ok(Framed::More);
         }
         let len = self.needed;
-        *self = Self::default();
+        *self = Self {
+            takes_lengthless: self.takes_lengthless,
+            ..Self::default()
+        };
         Ok(Framed::Message { len })
     }
 
@@ -147,7 +162,7 @@ impl Framer {
 
 /// The length of the message that `head` begins: the parser's own walk over the
 /// lines, in search of Content-Length.
-fn message_len(head: &[u8], limits: &Limits) -> Result<usize, FrameError> {
+fn message_len(head: &[u8], limits: &Limits, takes_lengthless: bool) -> Result<usize, FrameError> {
     let fail = |kind, at| {
         Err(FrameError {
             error: ParseError::new(kind, at),
@@ -191,7 +206,7 @@ fn message_len(head: &[u8], limits: &Limits) -> Result<usize, FrameError> {
     }
     // RFC 3261 20.14: "If a stream-based protocol (such as TCP) is used as transport, the header field MUST
     // be used."
-    let Some(length) = length else {
+    let Some(length) = length.or(takes_lengthless.then_some(0)) else {
         return fail(ParseErrorKind::ContentLengthMissing, head.len());
     };
     if length > limits.body_bytes {

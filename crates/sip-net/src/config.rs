@@ -18,6 +18,9 @@ pub enum Framing {
     /// Into SIP messages (RFC 3261 18.3).
     #[default]
     Sip,
+    /// The same, but that a message without Content-Length has no body
+    /// ([`sip_msg::Framer::lenient`]). A server is stricter: RFC 3261 20.14 wants one.
+    SipOrLengthless,
     /// Not at all: bytes are handed on as they come.
     Raw,
 }

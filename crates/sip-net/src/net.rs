@@ -15,7 +15,7 @@ use wheel::Wheel;
 use crate::awaited::AwaitedClients;
 use crate::clock::{self, Clock};
 use crate::config::{NetConfig, WorkerSockets};
-use crate::conns::{Conns, source};
+use crate::conns::Conns;
 use crate::shared::{READ_BYTES, Shared};
 use crate::sys::{RecvBatch, SendBatch};
 use crate::waker::Waker;
@@ -87,8 +87,10 @@ pub struct Net {
     waiting_reads: WaitingStreams,
     /// Streams with more to read that this turn has read: they come last in the next.
     read_on: Vec<Token>,
-    /// What this turn has read of streams that this side opened.
+    /// What this turn has read of streams that this side opened, and what it may yet read of those
+    /// that others did.
     opened_bytes: usize,
+    turn_left: usize,
     /// Whether the kernel told of all sockets that had something to read, and when it last did.
     has_seen_all: bool,
     all_seen_ms: u64,
@@ -186,6 +188,7 @@ impl Net {
             waiting_reads: WaitingStreams::default(),
             read_on: Vec::new(),
             opened_bytes: 0,
+            turn_left: 0,
             has_seen_all: true,
             all_seen_ms: now_ms,
             turn_ms: 0,
@@ -257,6 +260,7 @@ impl Net {
             let was_woken = self.waker.woke_up();
             self.shared.turn_bytes = 0;
             self.opened_bytes = 0;
+            self.turn_left = turn::TURN_BYTES;
             self.shared.turn_cost = 0;
             let spare = std::mem::take(&mut self.resumed_reads);
             let mut turns = std::mem::replace(&mut self.unfinished_reads, spare);
@@ -265,16 +269,7 @@ impl Net {
                 self.handle(Ready::more(token), on_event);
             }
             self.resumed_reads = turns;
-            // Whoever waits behind those that are read now is not looked at.
-            self.waiting_reads.begin_turn();
-            while self.shared.turn_bytes - self.opened_bytes < turn::TURN_BYTES
-                && let Some(token) = self.waiting_reads.take_next()
-            {
-                let before = self.shared.turn_bytes;
-                self.begin_turn(token);
-                self.handle(Ready::more(token), on_event);
-                self.waiting_reads.was_read(self.shared.turn_bytes - before);
-            }
+            self.read_waiting(on_event);
             // Calls first. Handshakes behind them and in a row: each finds the
             // code of the one before it in the caches.
             let mut handshakes = std::mem::take(&mut self.handshakes_ready);
@@ -302,12 +297,11 @@ impl Net {
             }
             self.handshakes_ready = handshakes;
             for token in self.read_on.drain(..) {
-                match ready::conn(token).and_then(|id| self.conns.get(id)) {
-                    Some(conn) if conn.opened.is_none() => {
-                        let source = source(conn.flow.remote.ip());
-                        self.waiting_reads.put(token, source);
-                    }
-                    _ => self.unfinished_reads.push(token),
+                match ready::conn(token).and_then(|id| self.conns.get_mut(id)) {
+                    Some(conn) if conn.opened.is_none() => self.waiting_reads.put(conn),
+                    Some(_) => self.unfinished_reads.push(token),
+                    // It has ended meanwhile.
+                    None => {}
                 }
             }
             self.handle_timers();

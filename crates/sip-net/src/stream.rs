@@ -119,8 +119,10 @@ pub(crate) struct Conn {
     counted_handshake: usize,
     /// Whether it waits in the list of connections to be flushed.
     pub(crate) is_marked_to_flush: bool,
-    /// Whether it waits in the list of sockets with more to read.
+    /// Whether it waits in a list of sockets with more to read, and its place where those of
+    /// others wait for their turns.
     pub(crate) has_unfinished_read: bool,
+    pub(crate) waits_at: Option<u32>,
     /// How long that takes, while it is so.
     backlog: Option<Box<Backlog>>,
     /// Whether there is something to read that is left until the peer reads.
@@ -148,7 +150,10 @@ impl Conn {
             socket: None,
             session: None,
             framing,
-            framer: Framer::default(),
+            framer: match framing {
+                Framing::SipOrLengthless => Framer::lenient(),
+                Framing::Sip | Framing::Raw => Framer::default(),
+            },
             ws: None,
             alias: None,
             has_asked_alias: false,
@@ -174,6 +179,7 @@ impl Conn {
             counted_handshake: 0,
             is_marked_to_flush: false,
             has_unfinished_read: false,
+            waits_at: None,
             backlog: None,
             is_unread: false,
             odd: 0,

@@ -106,7 +106,7 @@ impl UdpPort {
             sent: 0,
             blocked: false,
             queue_max: config.udp_queue_max,
-            stun: (config.stun && framing == Framing::Sip).then(Answers::new),
+            stun: (config.stun && framing != Framing::Raw).then(Answers::new),
             drops: 0,
             stamps: Stamps::Off,
             waiting_ms: None,
@@ -159,7 +159,7 @@ impl UdpPort {
             // stream-oriented transports MUST ignore any CRLF appearing before
             // the start-line [H4.1]." Phones send such bytes over UDP too, to
             // keep their way through a NAT open; they ask for no answer.
-            if self.framing == Framing::Sip && is_keep_alive(datagram.bytes) {
+            if self.framing != Framing::Raw && is_keep_alive(datagram.bytes) {
                 counters.udp_keep_alives += 1;
                 continue;
             }
@@ -250,7 +250,7 @@ impl UdpPort {
     pub(crate) fn shed(&mut self, shed: Option<&Shed>) {
         // Where it cannot be done, more is read and refused here.
         let _ = match shed {
-            Some(shed) if self.framing == Framing::Sip => sys::set_shed(self.fd(), shed),
+            Some(shed) if self.framing != Framing::Raw => sys::set_shed(self.fd(), shed),
             _ => sys::clear_shed(self.fd()),
         };
     }

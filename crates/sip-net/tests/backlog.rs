@@ -391,6 +391,102 @@ fn an_upgrade_that_waits_for_its_turn_has_its_time_once_more() {
     }
 }
 
+/// The answer to a ping may be what waits.
+#[test]
+fn whoever_was_pinged_and_waits_for_his_turn_is_not_given_up() {
+    let rules = WebSocketRules {
+        own_hosts: vec!["example.com".into()],
+        ..WebSocketRules::default()
+    };
+    let browsers = Arc::new(WebSocketListener::new(rules));
+    let listeners = [
+        ListenerConfig::new(Transport::Tcp, any_port("127.0.0.1")),
+        ListenerConfig::websocket(any_port("127.0.0.1"), None, browsers),
+    ];
+    let config = NetConfig {
+        websocket_ping_ms: 1_000,
+        ..NetConfig::default()
+    };
+    let mut server = Bench::on_given_clock(&listeners, config);
+    let to = server.net.local_addr(ListenerId(1)).unwrap();
+    let mut browser = stream_from([127, 0, 0, 9], to);
+    let asks = upgrade_request("example.com", "/", "");
+    browser.write_all(asks.as_bytes()).unwrap();
+    while server.net.counters().websocket.upgraded == 0 {
+        server.turn();
+    }
+    let mut flood = Flood::new(&mut server, 9, 64);
+    flood.settle(&mut server);
+    // With the time that deadlines are kept in.
+    server.clock.pass(1_100);
+    flood.turn(&mut server);
+    assert_eq!(server.net.counters().websocket.pings_out, 1);
+    // A pong that says nothing, under a mask.
+    browser.write_all(&[0x8a, 0x80, 1, 2, 3, 4]).unwrap();
+    flood.turn(&mut server);
+    let read = |server: &Bench| server.net.counters().ws.bytes_in;
+    let before = read(&server);
+    server.clock.pass(1_100);
+    flood.turn(&mut server);
+    assert_eq!(read(&server), before);
+    (0..40).for_each(|_| flood.turn(&mut server));
+    assert_eq!(read(&server), before + 6);
+    // It is pinged as ever, and given up where it does not answer.
+    server.clock.pass(1_100);
+    flood.turn(&mut server);
+    assert_eq!(server.net.counters().websocket.pings_out, 2);
+    assert_eq!(server.seen.iter().find_map(closed), None);
+    server.clock.pass(1_100);
+    flood.turn(&mut server);
+    while server.seen.iter().find_map(closed).is_none() {
+        server.clock.pass(100);
+        flood.turn(&mut server);
+    }
+    assert_eq!(server.seen.iter().find_map(closed), Some(CloseReason::Idle));
+}
+
+/// Else a turn lasts as long as there are streams with a byte each.
+#[test]
+fn of_streams_that_wait_with_little_a_turn_reads_so_many_and_no_more() {
+    let mut server = server();
+    let mut peers: Vec<TcpStream> = Vec::new();
+    while peers.len() < 1_000 {
+        for _ in 0..100 {
+            peers.push(TcpStream::connect(server.addr()).unwrap());
+        }
+        while server.net.connection_count() < peers.len() {
+            server.turn();
+        }
+    }
+    server.turn();
+    // Three have what a turn reads.
+    let (much, little) = peers.split_at_mut(3);
+    for peer in much {
+        peer.write_all(&messages(60_000)).unwrap();
+    }
+    for peer in little {
+        peer.write_all(b"\r").unwrap();
+    }
+    let reads = [(); 4].map(|()| {
+        let before = server.net.counters().tcp.bytes_in;
+        server.turn();
+        server.net.counters().tcp.bytes_in - before
+    });
+    assert!(reads[0] > 131_072);
+    assert_eq!(reads[1..], [512, 485, 0]);
+}
+
+/// Else whoever sends them without end has everybody refused, as if calls were what comes.
+#[test]
+fn keep_alives_count_among_what_is_handled() {
+    let mut server = server();
+    let mut peer = TcpStream::connect(server.addr()).unwrap();
+    peer.write_all(&b"\r\n\r\n".repeat(100)).unwrap();
+    peer.write_all(&request("x")).unwrap();
+    server.message();
+    assert_eq!(server.net.counters_in(), 101);
+}
+
 /// Else a stranger whose bytes are read and forgotten would have everybody refused.
 #[test]
 fn what_is_read_to_be_forgotten_does_not_wait() {

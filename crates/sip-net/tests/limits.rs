@@ -288,6 +288,75 @@ fn who_waits_to_be_read_for_the_first_time_is_not_closed_for_others() {
     drop(newcomers);
 }
 
+/// Else a phone behind the same address waits for each of them.
+#[test]
+fn nobody_waits_for_the_turns_of_connections_that_were_closed_unread() {
+    let mut server = server_by(200, 2_000, Clock::given());
+    let mut phone = connect_from([127, 0, 0, 9], &mut server);
+    phone.0.write_all(&request("registers")).unwrap();
+    assert_eq!(server.message().0, phone.1);
+    answer(&mut server, &phone.1);
+    // Of each there is always something that waits.
+    let mut floods: Vec<_> = (41..=56)
+        .map(|host| Flood::new(&mut server, host, 3))
+        .collect();
+    let turn = |server: &mut Bench, floods: &mut [Flood]| {
+        floods.iter_mut().for_each(Flood::fill);
+        server.seen.clear();
+        server.turn();
+    };
+    (0..48).for_each(|_| turn(&mut server, &mut floods));
+    let mut flood = Vec::new();
+    while flood.len() < 2_000 {
+        for _ in 0..50 {
+            let mut stream = stream_from([127, 0, 0, 9], server.addr());
+            stream.write_all(b"\r").unwrap();
+            flood.push(stream);
+        }
+        // These are accepted, and of those before it is told that there is something to read.
+        turn(&mut server, &mut floods);
+    }
+    let counters = server.net.counters();
+    assert!(counters.evicted_unused > 1_700, "{counters:?}");
+    phone.0.write_all(&request("still")).unwrap();
+    let of_phone = |seen: &Seen| matches!(seen, Seen::Message(of, _) if *of == phone.1);
+    let mut turns = 0;
+    while !server.seen.iter().any(of_phone) {
+        turn(&mut server, &mut floods);
+        turns += 1;
+        // Three rounds for those that are still open.
+        assert!(turns <= 60, "{turns}");
+    }
+}
+
+/// Else whoever says a word and breaks off holds a place until its turn comes.
+#[test]
+fn who_has_broken_off_before_he_was_read_is_closed_for_others() {
+    let mut server = server_by(18, 2_000, Clock::given());
+    server.clock.pass(1);
+    let (mut quiet_stream, quiet) = phone(&mut server, true);
+    let hosts = 41..=56;
+    let mut floods: Vec<_> = hosts.map(|host| Flood::new(&mut server, host, 1)).collect();
+    let (mut late_stream, late) = connect_from([127, 0, 0, 31], &mut server);
+    // That one can write to it is told first.
+    server.turn();
+    floods.iter_mut().for_each(Flood::fill);
+    late_stream.write_all(&request("first")).unwrap();
+    server.turn();
+    // It is reset.
+    let socket = socket2::SockRef::from(&late_stream);
+    socket.set_linger(Some(Duration::ZERO)).unwrap();
+    drop(late_stream);
+    server.turn();
+    server.clock.pass(3_001);
+    let newcomer = TcpStream::connect(server.addr()).unwrap();
+    server.turn();
+    assert_eq!(evicted(&mut server), late.conn);
+    quiet_stream.write_all(&request("still")).unwrap();
+    server.until(|seen| matches!(seen, Seen::Message(of, _) if *of == quiet).then_some(()));
+    drop(newcomer);
+}
+
 #[test]
 fn who_waits_for_a_thread_is_closed_after_all_others() {
     let handshakes = HandshakeConfig {

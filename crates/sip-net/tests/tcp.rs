@@ -561,6 +561,27 @@ fn raw_bytes_pass_as_they_come() {
 }
 
 #[test]
+fn a_message_without_a_length_is_taken_only_where_that_was_asked_for() {
+    let lengthless = b"OPTIONS sip:a@b SIP/2.0\r\nCall-ID: x\r\n\r\n";
+    for (framing, is_taken) in [(Framing::Sip, false), (Framing::SipOrLengthless, true)] {
+        let listener = ListenerConfig {
+            framing,
+            ..ListenerConfig::new(Transport::Tcp, any_port("127.0.0.1"))
+        };
+        let mut server = Bench::new(&[listener], NetConfig::default());
+        let mut peer = TcpStream::connect(server.addr()).unwrap();
+        peer.write_all(lengthless).unwrap();
+        if is_taken {
+            assert_eq!(server.message().1, lengthless);
+            peer.write_all(&request("more")).unwrap();
+            assert_eq!(server.message().1, request("more"));
+        } else {
+            server.until(malformed);
+        }
+    }
+}
+
+#[test]
 fn a_connection_may_be_opened_from_an_address_that_does_not_listen() {
     let mut server = Bench::on(Transport::Tcp, "127.0.0.1");
     let outbound = [ListenerConfig::outbound(

@@ -278,6 +278,52 @@ fn tickets_leave_with_the_first_data_and_soon_without_any() {
     assert!(!server.bench.net.has_unsent());
 }
 
+/// Else whoever sends much with the end of each handshake makes turns long, and waits for none.
+#[test]
+fn a_turn_has_room_for_so_much_that_comes_with_the_ends_of_handshakes() {
+    let mut server = Server::new(
+        &[KeyKind::P256],
+        ClientAuth::Off,
+        HandshakeConfig::default(),
+    );
+    let addr = server.bench.addr();
+    let begun = (0..8).map(|_| begin(addr, client(&SCHEMES, TlsVersion::V13)));
+    let mut begun: Vec<_> = begun.collect();
+    server.until(|now| now.full_begun == 8);
+    let patience = Instant::now();
+    for (socket, tls) in &mut begun {
+        socket.set_nonblocking(true).unwrap();
+        while tls.is_handshaking() {
+            assert!(patience.elapsed() < Duration::from_secs(30));
+            server.bench.turn();
+            if tls.read_tls(socket).is_ok() {
+                tls.process_new_packets().unwrap();
+            }
+        }
+    }
+    let sent = request(&"x".repeat(2_000));
+    for (socket, tls) in &mut begun {
+        tls.set_buffer_limit(None);
+        tls.writer().write_all(&sent.repeat(18)).unwrap();
+        while tls.wants_write() {
+            tls.write_tls(socket).unwrap();
+        }
+    }
+    let mut done = 0;
+    while done < 8 {
+        assert!(patience.elapsed() < Duration::from_secs(30));
+        server.bench.turn();
+        let before = std::mem::replace(&mut done, server.pool.counters().done);
+        // Of 40 KB each.
+        assert!(done <= before + 4, "{before} {done}");
+    }
+    let patience = Instant::now();
+    while server.bench.seen.iter().filter_map(message).count() < 8 * 18 {
+        assert!(patience.elapsed() < Duration::from_secs(30));
+        server.bench.turn();
+    }
+}
+
 /// A record that holds nothing of SIP may come in parts, like the ticket of a server with a long
 /// chain. Nothing is begun once it is whole, and nobody is closed for not going on.
 #[test]

@@ -147,7 +147,7 @@ pub trait Sockets {
     fn waiting_ms(&self) -> Option<u64>;
     /// Whether more may wait than that tells.
     fn may_more_wait(&self) -> bool;
-    /// Messages received so far.
+    /// Messages received so far, and keep-alives.
     fn messages_in(&self) -> u64;
     /// Whether it is to be known how long datagrams wait.
     fn time_datagrams(&mut self, is_on: bool);

@@ -152,6 +152,33 @@ fn what_cannot_be_framed_cannot_be_parsed_and_can_be_answered() {
 }
 
 #[test]
+fn who_asks_for_it_gets_messages_without_a_length_and_nothing_else_that_is_wrong() {
+    let lengthless = b"OPTIONS sip:a@b SIP/2.0\r\nX: y\r\n\r\n";
+    let stream = [lengthless.as_slice(), MESSAGE, lengthless].concat();
+    let mut framer = Framer::lenient();
+    let mut rest = stream.as_slice();
+    for expected in [lengthless.len(), MESSAGE.len(), lengthless.len()] {
+        let framed = framer.next(rest, &Limits::default());
+        assert_eq!(framed, Ok(Framed::Message { len: expected }));
+        rest = &rest[expected..];
+    }
+    for (head, kind) in [
+        (
+            &b"OPTIONS sip:a@b SIP/2.0\r\nl: -3\r\n\r\n"[..],
+            ParseErrorKind::ContentLengthSyntax,
+        ),
+        (
+            b"OPTIONS sip:a@b SIP/2.0\r\nl: 0\r\nl: 0\r\n\r\n",
+            ParseErrorKind::ContentLengthRepeated,
+        ),
+        (b"GET / HTTP/1.1\r\n", ParseErrorKind::StartLine),
+    ] {
+        let error = Framer::lenient().next(head, &Limits::default());
+        assert_eq!(error.map_err(|e| e.error.kind), Err(kind));
+    }
+}
+
+#[test]
 fn a_stream_holds_no_more_than_the_limit() {
     let limits = Limits {
         message_bytes: 64,

@@ -86,6 +86,7 @@ impl Net {
         let Some(mut conn) = self.conns.remove(id) else {
             return;
         };
+        self.waiting_reads.forget(&mut conn);
         let counters = &mut self.shared.counters;
         counters.connections -= 1;
         if let Some(count) = counters.closed.get_mut(reason as usize) {

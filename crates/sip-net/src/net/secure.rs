@@ -16,6 +16,7 @@ use socket2::SockRef;
 
 use super::Net;
 use super::ready::{self, Ready, register};
+use super::turn::TURN_BYTES;
 use crate::conns::source;
 use crate::stream::{Conn, Pending, Stage};
 use crate::{CloseReason, NetEvent};
@@ -28,6 +29,9 @@ mod places;
 const TURN_COST: u32 = 32;
 /// What a full handshake costs, in resumptions, where the worker does it.
 const FULL_COST: u32 = 4;
+/// Of what has come in one read with the end of a handshake, so much costs as much as a
+/// resumption: a turn has room for no more of it than it reads of streams.
+const EARLY_BYTES: usize = TURN_BYTES / TURN_COST as usize;
 /// Room for what a handshake writes at a time, a chain of usual length in it.
 const FLIGHT_BYTES: usize = 4_096;
 /// Reads of one socket before the others have their turn.
@@ -284,12 +288,17 @@ impl Net {
         self.defer_handshake(id);
     }
 
-    /// The next turn looks at the socket again.
+    /// What has come behind a handshake is read in the next turn, or when its source has its turn.
     fn read_again(&mut self, id: ConnId) {
         if let Some(conn) = self.conns.get_mut(id)
             && !std::mem::replace(&mut conn.has_unfinished_read, true)
         {
-            self.unfinished_reads.push(ready::token(id));
+            if conn.opened.is_some() {
+                self.unfinished_reads.push(ready::token(id));
+            } else {
+                conn.leave_unread(0, self.shared.now_ms);
+                self.waiting_reads.put(conn);
+            }
         }
     }
 
@@ -544,3 +553,6 @@ fn say_farewell(conn: &mut Conn, scratch: &mut [u8]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,9 +8,11 @@ use crate::sys::Shed;
 const LOOKED_AT: usize = 64;
 
 impl Net {
-    /// Messages received so far.
+    /// Messages received so far, and keep-alives that were answered: whoever sends these without end
+    /// keeps a worker busy too.
     pub fn counters_in(&self) -> u64 {
-        self.shared.counters.messages_in()
+        let counters = &self.shared.counters;
+        counters.messages_in() + counters.pings + counters.websocket.pings_in
     }
 
     /// Whether the last turn left nothing to read; where it read streams, whether it had to wait

@@ -7,7 +7,6 @@ use sip_msg::ConnId;
 use super::pending_event::{PendingEvent, push_failure};
 use super::ready::{Ready, WAKER, conn};
 use super::{Net, Port, beside};
-use crate::conns::source;
 use crate::shared::Due;
 use crate::stream::{Ending, Stage};
 use crate::{CloseReason, NetEvent, UpgradeFault};
@@ -15,6 +14,9 @@ use crate::{CloseReason, NetEvent, UpgradeFault};
 /// Bytes read in one turn from streams that others opened; past it the rest of these streams
 /// wait for the next, so that what comes of them is sent first.
 pub(super) const TURN_BYTES: usize = 128 * 1024;
+/// What a read of a stream that has waited counts for at least in that: with the smallest messages
+/// it is no more than they have, and however little many have, they do not make a turn long.
+const READ_BYTES_MIN: usize = 256;
 /// The same for streams that this side opened: what comes on them mostly belongs to what has
 /// begun.
 const OPENED_TURN_BYTES: usize = 1024 * 1024;
@@ -28,6 +30,29 @@ impl Net {
             }
         } else if let Some(listener) = self.listeners.get_mut(token.0) {
             listener.has_unfinished_read = false;
+        }
+    }
+
+    /// Streams that waited for their turn have it. Whoever waits behind those that are read now is
+    /// not looked at.
+    pub(super) fn read_waiting(&mut self, on_event: &mut impl FnMut(NetEvent<'_>)) {
+        self.waiting_reads.begin_turn();
+        while self.turn_left > 0
+            && let Some(token) = self.waiting_reads.take_next()
+        {
+            match conn(token).and_then(|id| self.conns.get_mut(id)) {
+                Some(conn) => {
+                    conn.has_unfinished_read = false;
+                    conn.waits_at = None;
+                }
+                None => broken!("a stream that waits for its turn is open"),
+            }
+            let before = self.shared.turn_bytes;
+            self.handle(Ready::more(token), on_event);
+            let bytes = self.shared.turn_bytes - before;
+            self.waiting_reads.was_read(bytes);
+            let uncounted = READ_BYTES_MIN.saturating_sub(bytes);
+            self.turn_left = self.turn_left.saturating_sub(uncounted);
         }
     }
 
@@ -135,10 +160,9 @@ impl Net {
                 )
             });
             let is_opened = conn.opened.is_some();
-            let source = source(conn.flow.remote.ip());
             let waits = match is_opened {
                 true => self.opened_bytes >= OPENED_TURN_BYTES,
-                false => self.shared.turn_bytes - self.opened_bytes >= TURN_BYTES,
+                false => self.turn_left == 0,
             };
             let before = self.shared.turn_bytes;
             let result = if waits {
@@ -147,8 +171,10 @@ impl Net {
             } else {
                 conn.read(&mut self.shared, on_event)
             };
-            if is_opened {
-                self.opened_bytes += self.shared.turn_bytes - before;
+            let bytes = self.shared.turn_bytes - before;
+            match is_opened {
+                true => self.opened_bytes += bytes,
+                false => self.turn_left = self.turn_left.saturating_sub(bytes),
             }
             match result {
                 Ok(more) => {
@@ -159,7 +185,7 @@ impl Net {
                         match (waits, is_opened) {
                             (false, _) => self.read_on.push(ready.token),
                             (true, true) => self.unfinished_reads.push(ready.token),
-                            (true, false) => self.waiting_reads.put(ready.token, source),
+                            (true, false) => self.waiting_reads.put(conn),
                         }
                     }
                     if conn.is_to_be_flushed() {
@@ -168,8 +194,11 @@ impl Net {
                     let is_unused = !conn.usefulness.has_carried;
                     if conn.usefulness.has_moved {
                         self.conns.used(id, self.shared.now_ms);
-                    } else if is_unused && !waits {
-                        // It has been heard.
+                    } else if is_unused && (!waits || ready.error) {
+                        // It has been heard, or has broken off: no place is kept for that.
+                        if waits {
+                            conn.usefulness.heard(self.shared.now_ms);
+                        }
                         self.conns.put_back(id, self.shared.now_ms);
                     }
                     if matches!(ending, Some(Ending::ReadStopped | Ending::LastWord)) {

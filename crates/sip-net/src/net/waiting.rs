@@ -10,116 +10,142 @@
 //! round of all that send without end. What is read to its end keeps its place in the round until
 //! it comes to it: else whoever pauses would be new each time.
 //!
-//! To put a stream in and to take the next one take constant time, and nothing is allocated while
-//! no more wait than did before.
+//! A stream that ends is taken out at once, and a source that was never read goes with its last
+//! one: whoever opens streams, has them closed and opens others fills no table and makes nobody
+//! wait.
+//!
+//! To put a stream in, to take one out and to take the next one take constant time, and nothing is
+//! allocated while no more wait than did before.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use invariant::broken;
 use mio::Token;
 use slab::Slab;
 
+use super::ready::token;
 use super::turn::TURN_BYTES;
+use crate::conns::source;
 use crate::shared::READ_BYTES;
+use crate::stream::Conn;
 
 /// What is read of a source before the next one has its turn: one read has it all, and may go
 /// beyond what is left of it by less than that.
 const PART_BYTES: isize = READ_BYTES as isize;
 /// What a turn reads of sources of which nothing waited, while others wait.
 const FRESH_BYTES: isize = (TURN_BYTES / 2) as isize;
-/// What a read counts for at least, however little it brings.
+/// What a read counts for at least in the part of its source, however little it brings.
 const READ_COST_MIN: isize = 1_024;
 /// No place.
 const NIL: usize = usize::MAX;
 
 /// The streams that wait to be read.
+#[derive(Default)]
 pub(super) struct WaitingStreams {
     streams: Slab<Waiting>,
-    /// Those that have waited for longest and for shortest.
-    longest: usize,
-    shortest: usize,
+    /// Those first that have waited for longest.
+    by_time: Row,
     sources: Slab<Source>,
     by_source: HashMap<IpAddr, usize>,
     /// Sources of which nothing waited, and all others.
-    fresh: VecDeque<usize>,
-    round: VecDeque<usize>,
+    fresh: Row,
+    round: Row,
     /// What may be read of the first kind in this turn.
     fresh_left: isize,
     /// Of which source a stream was taken last, and whether it was of the first kind.
-    taken: (usize, bool),
+    taken: Option<(usize, bool)>,
 }
 
-/// A stream, with its neighbours in order of time and the next one of its source.
+/// A stream.
 struct Waiting {
     token: Token,
-    longer: usize,
-    shorter: usize,
-    next: usize,
+    source: usize,
+    in_time: Links,
+    in_source: Links,
 }
 
-/// A source, with its first stream and its last.
+/// A source, with its streams.
 struct Source {
     ip: IpAddr,
-    first: usize,
-    last: usize,
+    streams: Row,
+    in_row: Links,
+    /// Whether it has ever had its turn.
+    had_turn: bool,
     /// What may be read of it before others have their turn; what was read beyond that is owed.
     left: isize,
 }
 
-impl Default for WaitingStreams {
-    fn default() -> Self {
-        Self {
-            streams: Slab::new(),
-            longest: NIL,
-            shortest: NIL,
-            sources: Slab::new(),
-            by_source: HashMap::new(),
-            fresh: VecDeque::new(),
-            round: VecDeque::new(),
-            fresh_left: FRESH_BYTES,
-            taken: (NIL, false),
-        }
-    }
-}
-
 impl WaitingStreams {
     /// A stream has more to read: it comes behind all others of its source.
-    pub(super) fn put(&mut self, token: Token, source: IpAddr) {
-        let of = match self.by_source.get(&source) {
+    pub(super) fn put(&mut self, conn: &mut Conn) {
+        let at = self.put_in(token(conn.flow.conn), source(conn.flow.remote.ip()));
+        match u32::try_from(at) {
+            Ok(at) => conn.waits_at = Some(at),
+            Err(_) => broken!("no more streams wait than there are connections"),
+        }
+    }
+
+    /// A stream has ended: if it waits, it does so no more.
+    pub(super) fn forget(&mut self, conn: &mut Conn) {
+        if let Some(at) = conn.waits_at.take() {
+            let token = self.take_out(at as usize);
+            if token != Some(self::token(conn.flow.conn)) {
+                broken!("a stream that waits is where it was put");
+            }
+        }
+    }
+
+    fn put_in(&mut self, token: Token, ip: IpAddr) -> usize {
+        let of = match self.by_source.get(&ip) {
             Some(of) => *of,
             None => {
                 let of = self.sources.insert(Source {
-                    ip: source,
-                    first: NIL,
-                    last: NIL,
+                    ip,
+                    streams: Row::default(),
+                    in_row: Links::default(),
+                    had_turn: false,
                     left: PART_BYTES,
                 });
-                self.by_source.insert(source, of);
-                self.fresh.push_back(of);
+                self.by_source.insert(ip, of);
+                self.fresh.push(&mut self.sources, of, |of| &mut of.in_row);
                 of
             }
         };
-        let longer = self.shortest;
-        let here = self.streams.insert(Waiting {
+        let at = self.streams.insert(Waiting {
             token,
-            longer,
-            shorter: NIL,
-            next: NIL,
+            source: of,
+            in_time: Links::default(),
+            in_source: Links::default(),
         });
-        self.shortest = here;
-        match self.streams.get_mut(longer) {
-            Some(longer) => longer.shorter = here,
-            None => self.longest = here,
+        self.by_time
+            .push(&mut self.streams, at, |at| &mut at.in_time);
+        match self.sources.get_mut(of) {
+            Some(source) => source
+                .streams
+                .push(&mut self.streams, at, |at| &mut at.in_source),
+            None => broken!("a source that is found by its address is in the table"),
         }
+        at
+    }
+
+    fn take_out(&mut self, at: usize) -> Option<Token> {
+        let of = self.streams.get(at)?.source;
+        self.by_time
+            .take_out(&mut self.streams, at, |at| &mut at.in_time);
         let Some(source) = self.sources.get_mut(of) else {
-            return broken!("a source that is found by its address is in the table");
+            return broken!("the source of a stream that waits is in the table", None);
         };
-        let last = std::mem::replace(&mut source.last, here);
-        match self.streams.get_mut(last) {
-            Some(last) => last.next = here,
-            None => source.first = here,
+        source
+            .streams
+            .take_out(&mut self.streams, at, |at| &mut at.in_source);
+        if source.streams.is_empty() && !source.had_turn {
+            self.by_source.remove(&source.ip);
+            self.fresh
+                .take_out(&mut self.sources, of, |of| &mut of.in_row);
+            self.sources.remove(of);
         }
+        self.streams.try_remove(at).map(|waiting| waiting.token)
     }
 
     /// A turn begins.
@@ -135,39 +161,41 @@ impl WaitingStreams {
                 true => &mut self.fresh,
                 false => &mut self.round,
             };
-            let of = *row.front()?;
+            let of = row.first()?;
             let Some(source) = self.sources.get_mut(of) else {
-                row.pop_front();
-                broken!("a source that has its turn is in the table");
-                continue;
+                return broken!("a source that has its turn is in the table", None);
             };
-            if source.left <= 0 {
+            let had_part = source.left <= 0;
+            if !had_part && let Some(first) = source.streams.first() {
+                source.had_turn = true;
+                self.taken = Some((of, is_fresh));
+                return self.take_out(first);
+            }
+            if had_part {
                 source.left += PART_BYTES;
-                row.pop_front();
-                self.round.push_back(of);
-            } else if source.first != NIL {
-                self.taken = (of, is_fresh);
-                return self.take_first_of(of);
+            }
+            let ip = source.ip;
+            row.take_out(&mut self.sources, of, |of| &mut of.in_row);
+            if had_part || is_fresh {
+                self.round.push(&mut self.sources, of, |of| &mut of.in_row);
             } else {
-                row.pop_front();
-                if is_fresh {
-                    self.round.push_back(of);
-                } else {
-                    self.by_source.remove(&source.ip);
-                    self.sources.remove(of);
-                }
+                self.by_source.remove(&ip);
+                self.sources.remove(of);
             }
         }
     }
 
     /// So many bytes were read of the stream that was taken last.
     pub(super) fn was_read(&mut self, bytes: usize) {
-        let (of, is_fresh) = self.taken;
+        let Some((of, is_fresh)) = self.taken.take() else {
+            return broken!("what was read was taken before");
+        };
         let cost = isize::try_from(bytes)
             .unwrap_or(isize::MAX)
             .max(READ_COST_MIN);
-        if let Some(source) = self.sources.get_mut(of) {
-            source.left = source.left.saturating_sub(cost);
+        match self.sources.get_mut(of) {
+            Some(source) => source.left = source.left.saturating_sub(cost),
+            None => broken!("a source stays until its turn is over"),
         }
         if is_fresh {
             self.fresh_left = self.fresh_left.saturating_sub(cost);
@@ -180,29 +208,81 @@ impl WaitingStreams {
 
     /// All of them, those first that have waited for longest.
     pub(super) fn by_time(&self) -> impl Iterator<Item = Token> + '_ {
-        let first = self.streams.get(self.longest);
-        let all = std::iter::successors(first, |waiting| self.streams.get(waiting.shorter));
+        let get = |at| self.streams.get(at);
+        let first = self.by_time.first().and_then(get);
+        let all = std::iter::successors(first, move |waiting| get(waiting.in_time.after));
         all.map(|waiting| waiting.token)
     }
+}
 
-    fn take_first_of(&mut self, of: usize) -> Option<Token> {
-        let source = self.sources.get_mut(of)?;
-        let Some(waiting) = self.streams.try_remove(source.first) else {
-            return broken!("the first stream of a source is in the table", None);
+/// Some of those in a table, in order: each has its neighbours in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Row {
+    first: usize,
+    last: usize,
+}
+
+/// The neighbours in a row.
+#[derive(Clone, Copy, Debug)]
+struct Links {
+    before: usize,
+    after: usize,
+}
+
+impl Default for Row {
+    fn default() -> Self {
+        Self {
+            first: NIL,
+            last: NIL,
+        }
+    }
+}
+
+impl Default for Links {
+    fn default() -> Self {
+        Self {
+            before: NIL,
+            after: NIL,
+        }
+    }
+}
+
+impl Row {
+    fn first(&self) -> Option<usize> {
+        (self.first != NIL).then_some(self.first)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.first == NIL
+    }
+
+    /// Puts one of the table at the end.
+    fn push<T>(&mut self, table: &mut Slab<T>, here: usize, links: fn(&mut T) -> &mut Links) {
+        let before = std::mem::replace(&mut self.last, here);
+        match table.get_mut(before) {
+            Some(before) => links(before).after = here,
+            None => self.first = here,
+        }
+        match table.get_mut(here) {
+            Some(here) => links(here).before = before,
+            None => broken!("what is put in a row is in its table"),
+        }
+    }
+
+    /// Takes one out that is in it.
+    fn take_out<T>(&mut self, table: &mut Slab<T>, here: usize, links: fn(&mut T) -> &mut Links) {
+        let Some(here) = table.get_mut(here) else {
+            return broken!("what is in a row is in its table");
         };
-        source.first = waiting.next;
-        if waiting.next == NIL {
-            source.last = NIL;
+        let Links { before, after } = std::mem::take(links(here));
+        match table.get_mut(before) {
+            Some(before) => links(before).after = after,
+            None => self.first = after,
         }
-        match self.streams.get_mut(waiting.longer) {
-            Some(longer) => longer.shorter = waiting.shorter,
-            None => self.longest = waiting.shorter,
+        match table.get_mut(after) {
+            Some(after) => links(after).before = before,
+            None => self.last = before,
         }
-        match self.streams.get_mut(waiting.shorter) {
-            Some(shorter) => shorter.longer = waiting.longer,
-            None => self.shortest = waiting.longer,
-        }
-        Some(waiting.token)
     }
 }
 
@@ -219,7 +299,7 @@ mod tests {
     /// Streams that are named by numbers: of each source a thousand.
     fn put(waiting: &mut WaitingStreams, number: usize) {
         let source = u32::try_from(number / 1_000).unwrap_or(0);
-        waiting.put(Token(number), ip(source));
+        waiting.put_in(Token(number), ip(source));
     }
 
     fn put_all(waiting: &mut WaitingStreams, numbers: impl IntoIterator<Item = usize>) {
@@ -336,6 +416,38 @@ mod tests {
         assert_eq!(turn(&mut waiting, endless).len(), 2);
     }
 
+    /// Else whoever opens streams and has them closed fills the table, and whoever is behind the
+    /// same address waits for as many.
+    #[test]
+    fn of_streams_that_have_ended_nothing_is_kept_and_nobody_waits_for_them() {
+        let mut waiting = WaitingStreams::default();
+        put_all(&mut waiting, [1_000, 1_001]);
+        for number in 0..100_000 {
+            // Of a source that sends without end, and of sources that come and go.
+            for source in [1, number] {
+                let at = waiting.put_in(Token(number), ip(source as u32));
+                assert_eq!(waiting.take_out(at), Some(Token(number)));
+            }
+        }
+        assert_eq!((waiting.streams.len(), waiting.streams.capacity()), (2, 4));
+        assert_eq!((waiting.sources.len(), waiting.by_source.len()), (1, 1));
+        assert_eq!(turn(&mut waiting, endless), [1_000, 1_001]);
+    }
+
+    /// Else it would be new each time, and come before all others.
+    #[test]
+    fn a_source_that_has_its_streams_closed_after_its_turn_is_not_new_for_that() {
+        let mut waiting = WaitingStreams::default();
+        put_all(&mut waiting, [1_000, 2_000, 3_000]);
+        (0..3).for_each(|_| drop(turn(&mut waiting, endless)));
+        put(&mut waiting, 4_000);
+        assert_eq!(turn(&mut waiting, |_| FULL)[0], 4_000);
+        let at = waiting.put_in(Token(4_001), ip(4));
+        waiting.take_out(at);
+        put(&mut waiting, 4_002);
+        assert_ne!(turn(&mut waiting, endless)[0], 4_002);
+    }
+
     #[test]
     fn they_are_told_in_order_of_time_and_nothing_is_kept_of_who_is_gone() {
         let mut waiting = WaitingStreams::default();
@@ -345,12 +457,18 @@ mod tests {
             ((seed >> 8) % below) as usize
         };
         let mut held: Vec<usize> = Vec::new();
+        let mut places = HashMap::new();
         for nth in 0..20_000 {
-            if random(2) == 0 {
+            let what = random(5);
+            if what < 2 {
                 // Each once, and of twenty sources.
                 let number = random(20) * 1_000_000 + nth;
-                waiting.put(Token(number), ip(number as u32 / 1_000_000));
+                let at = waiting.put_in(Token(number), ip(number as u32 / 1_000_000));
                 held.push(number);
+                places.insert(number, at);
+            } else if what == 2 && !held.is_empty() {
+                let number = held.remove(random(held.len() as u32));
+                assert_eq!(waiting.take_out(places[&number]), Some(Token(number)));
             } else if let Some(Token(number)) = waiting.take_next() {
                 waiting.was_read(random(2 * FULL as u32).min(FULL));
                 let of_source = |other: &usize| other / 1_000_000 == number / 1_000_000;
@@ -366,11 +484,12 @@ mod tests {
                     .map(|token| token.0)
                     .eq(held.iter().copied())
             );
+            assert_eq!(waiting.streams.len(), held.len());
             assert_eq!(waiting.is_empty(), held.is_empty());
         }
         while waiting.take_next().is_some() {}
         assert!(waiting.sources.is_empty() && waiting.by_source.is_empty());
-        assert!(waiting.fresh.is_empty() && waiting.round.is_empty());
-        assert_eq!((waiting.longest, waiting.shortest), (NIL, NIL));
+        let rows = [waiting.fresh, waiting.round, waiting.by_time];
+        assert_eq!(rows, [Row::default(); 3]);
     }
 }

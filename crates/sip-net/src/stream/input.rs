@@ -123,6 +123,7 @@ impl Conn {
         on_event: &mut impl FnMut(NetEvent<'_>),
     ) {
         if !plaintext.is_empty() {
+            shared.turn_bytes += plaintext.len();
             self.take_data(plaintext, shared, on_event);
             self.arm(shared);
         }

@@ -338,9 +338,15 @@ impl Conn {
         self.queue_code(NORMAL, "", shared)
     }
 
-    /// The peer was silent: pings it, or gives it up where it was pinged before.
+    /// The peer was silent: pings it, or gives it up where it was pinged before. Not while
+    /// something of it waits for its turn to be read: that may be the answer.
     pub(super) fn ping(&mut self, shared: &mut Shared) -> Option<CloseReason> {
         let ws = self.ws.as_mut()?;
+        if self.has_unfinished_read {
+            ws.heard(shared.now_ms);
+            self.arm(shared);
+            return None;
+        }
         if !ws.ping(shared.now_ms) {
             return Some(CloseReason::Idle);
         }

@@ -7,6 +7,7 @@ use socket2::SockRef;
 
 use super::super::Net;
 use super::super::pending_event::PendingEvent;
+use super::{EARLY_BYTES, TURN_COST};
 use crate::stream::{Ending, Pending};
 use crate::{CloseReason, NetEvent};
 
@@ -77,6 +78,8 @@ impl Net {
         self.emit_pending(on_event);
         if let Some(conn) = self.conns.get_mut(id) {
             conn.take_early(&handshake.plaintext, &mut self.shared, on_event);
+            let cost = u32::try_from(handshake.plaintext.len() / EARLY_BYTES);
+            self.shared.turn_cost += cost.unwrap_or(TURN_COST);
             let has_moved = conn.usefulness.has_moved;
             let parts = conn.stage.ending() == Some(Ending::LastWord);
             if conn.is_to_be_flushed() {
