@@ -1,7 +1,6 @@
 //! SIPp's command line. What is not covered is refused by name.
 
 use std::ffi::OsString;
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 use sip_scenario::{Behaviors, InjectionFile};
@@ -70,10 +69,11 @@ pub(crate) struct Args {
     pub(crate) third_party: ThirdParty,
     pub(crate) transport: sip_msg::Transport,
     pub(crate) mode: Mode,
-    pub(crate) local_ip: Option<IpAddr>,
+    /// An address or a name, as that of the media is.
+    pub(crate) local_host: Option<String>,
     pub(crate) binds_local: bool,
     pub(crate) local_port: Option<u16>,
-    pub(crate) media_ip: Option<IpAddr>,
+    pub(crate) media_host: Option<String>,
     pub(crate) media_port: u16,
     pub(crate) send_to: Option<String>,
     pub(crate) rate: f64,
@@ -150,10 +150,10 @@ impl Default for Args {
             third_party: ThirdParty::default(),
             transport: sip_msg::Transport::Udp,
             mode: Mode::One,
-            local_ip: None,
+            local_host: None,
             binds_local: false,
             local_port: None,
-            media_ip: None,
+            media_host: None,
             media_port: 6_000,
             send_to: None,
             rate: 10.0,
@@ -271,13 +271,6 @@ impl<I: Iterator<Item = OsString>> Words<I> {
             _ => None,
         })
     }
-
-    fn ip(&mut self) -> Result<IpAddr, String> {
-        self.read("an IP address", |text| {
-            let inner = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
-            inner.unwrap_or(text).parse().ok()
-        })
-    }
 }
 
 impl Args {
@@ -326,9 +319,9 @@ impl Args {
             "sn" => self.scenario = ScenarioSource::BuiltIn(words.value()?),
             "sd" => self.dump = Some(words.value()?),
             "t" => self.transport_mode(&words.value()?)?,
-            "i" => self.local_ip = Some(words.ip()?),
+            "i" => self.local_host = Some(words.value()?),
             "p" => self.local_port = Some(words.number()?),
-            "mi" => self.media_ip = Some(words.ip()?),
+            "mi" => self.media_host = Some(words.value()?),
             "mp" => self.media_port = words.number()?,
             "rsa" => self.send_to = Some(words.value()?),
             "bind_local" => self.binds_local = true,
@@ -485,7 +478,7 @@ impl Args {
 
     fn transport_mode(&mut self, text: &str) -> Result<(), String> {
         use sip_msg::Transport::{Tcp, Tls, Udp};
-        (self.transport, self.mode) = match text {
+        (self.transport, self.mode) = match text.to_ascii_lowercase().as_str() {
             "u1" => (Udp, Mode::One),
             "un" => (Udp, Mode::PerCall),
             "ui" => (Udp, Mode::PerAddress),

@@ -24,9 +24,9 @@ Scenario
 
 Sockets
   -t u1|un|ui|t1|tn|l1|ln   UDP, TCP or TLS; one for all, per call, per address
-  -i IP, -p PORT      local address and port; without -i all addresses are listened on
+  -i HOST, -p PORT    local address and port; without -i all addresses are listened on
   -bind_local         only the one that messages name
-  -mi IP, -mp PORT    what media keywords say; media is not sent
+  -mi HOST, -mp PORT  what media keywords say; media is not sent
   -rtp_echo           sends back what comes to the media port, and to the one two above
   -rsa HOST[:PORT]    where to send to instead of the remote host; on the called side, over
                       UDP, instead of to whom has sent

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sip_msg::{ListenerId, Transport};
-use sip_net::{ListenerConfig, NetConfig, WorkerSockets, bind};
+use sip_net::{Framing, ListenerConfig, NetConfig, WorkerSockets, bind};
 use sip_scenario::{Calls, CompileOptions, InjectionFile, Order, Program, Role, Settings, Twin};
 use sip_tls::{
     ClientTls, ClientTlsConfig, HandshakeConfig, HandshakePool, ServerTls, ServerTlsConfig,
@@ -68,9 +68,15 @@ pub(crate) fn set_up(args: &Args, start_unix_us: u64) -> Result<Setup, Refusal> 
     let (files, program) = read(args)?;
     let warnings = warnings(&files, &program);
     tell(&warnings);
+    let ip_of = |option, host: &Option<String>| {
+        let host = host.as_deref();
+        host.map(|host| resolve_own(option, host)).transpose()
+    };
+    let local_ip = ip_of("-i", &args.local_host)?;
+    let media_ip = ip_of("-mi", &args.media_host)?;
     let (remote, tls_name) = match &args.remote {
         Some(text) => {
-            let (host, addr) = resolve(text, args.local_ip)?;
+            let (host, addr) = resolve(text, local_ip)?;
             (Some(addr), Some(host))
         }
         None => (None, None),
@@ -88,17 +94,14 @@ pub(crate) fn set_up(args: &Args, start_unix_us: u64) -> Result<Setup, Refusal> 
         ));
     }
     let send_to = match &args.send_to {
-        Some(text) => Some(resolve(text, args.local_ip)?.1),
+        Some(text) => Some(resolve(text, local_ip)?.1),
         None => remote,
     };
-    let own_ip = match args.local_ip {
-        Some(ip) => ip,
-        None => primary_ip(send_to),
-    };
+    let own_ip = local_ip.unwrap_or_else(|| primary_ip(send_to));
     let ips = local_ips(args, &files, own_ip)?;
     let (sockets, locals) = open_sockets(args, &program, &ips)?;
     let net = net_config(args)?;
-    let media_ip = args.media_ip.unwrap_or(own_ip);
+    let media_ip = media_ip.unwrap_or(own_ip);
     if args.echoes {
         crate::echo::start(media_ip, args.media_port).map_err(|error| Refusal {
             code: exit::BIND,
@@ -106,11 +109,15 @@ pub(crate) fn set_up(args: &Args, start_unix_us: u64) -> Result<Setup, Refusal> 
         })?;
     }
     let twins = Plan::make(&args.third_party, &program)?;
+    // As SIPp: a half of a call that another instance is told of goes to the remote host, though
+    // it begins with a message that comes.
+    let tells = program.twin() == Some(Twin::Tells) && args.transport == Transport::Udp;
+    let sends_there = args.send_to.is_some() || tells;
     let settings = Settings {
         service: args.service.clone().into_bytes(),
         remote_host: args.remote.as_deref().map_or_else(String::new, host_of),
         remote,
-        answers_to: send_to.filter(|_| args.send_to.is_some() && program.role() == Role::Server),
+        answers_to: send_to.filter(|_| program.role() == Role::Server && sends_there),
         locals: locals.clone(),
         own_addresses: args.mode == Mode::PerCall
             && args.transport != Transport::Udp
@@ -317,6 +324,20 @@ fn resolve(text: &str, local: Option<IpAddr>) -> Result<(String, SocketAddr), Re
     }
 }
 
+/// The address of `-i` or `-mi`: one of this machine, in brackets or not, or its name.
+fn resolve_own(option: &str, text: &str) -> Result<IpAddr, Refusal> {
+    let inner = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
+    let host = inner.unwrap_or(text);
+    let wrong = |why: String| Refusal::fatal(format!("{option} {text}: {why}"));
+    let found: Vec<SocketAddr> = (host, 0)
+        .to_socket_addrs()
+        .map_err(|error| wrong(error.to_string()))?
+        .collect();
+    let addr = found.iter().find(|addr| addr.is_ipv4()).or(found.first());
+    let addr = addr.ok_or_else(|| wrong("it has no address".to_owned()))?;
+    Ok(addr.ip())
+}
+
 fn split_port(text: &str) -> Result<(String, Option<u16>), &'static str> {
     let port = |text: &str| {
         text.parse::<u16>()
@@ -448,7 +469,8 @@ fn open_sockets(
 /// The address to bind for one that messages name: as SIPp all that the host has, unless one
 /// was asked for.
 fn bound_ip(args: &Args, ip: IpAddr) -> IpAddr {
-    let is_asked_for = args.local_ip.is_some() || args.binds_local || args.mode == Mode::PerAddress;
+    let is_asked_for =
+        args.local_host.is_some() || args.binds_local || args.mode == Mode::PerAddress;
     match ip {
         _ if is_asked_for => ip,
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -465,10 +487,16 @@ fn told(mut bound: SocketAddr, ips: &[IpAddr]) -> SocketAddr {
 }
 
 fn listener(args: &Args, addr: SocketAddr, tls: Option<Arc<ServerTls>>) -> ListenerConfig {
-    match (args.transport, tls) {
+    let listener = match (args.transport, tls) {
         (Transport::Tls, Some(tls)) => ListenerConfig::tls(addr, tls),
         (Transport::Tls, None) => ListenerConfig::outbound(Transport::Tls, addr),
         (transport, _) => ListenerConfig::new(transport, addr),
+    };
+    // As SIPp: who leaves out Content-Length has no body.
+    let framing = Framing::SipOrLengthless;
+    ListenerConfig {
+        framing,
+        ..listener
     }
 }
 
@@ -629,9 +657,27 @@ mod tests {
     }
 
     #[test]
+    fn what_is_ours_may_go_by_its_name() {
+        for (text, ip) in [
+            ("127.0.0.9", "127.0.0.9"),
+            ("::1", "::1"),
+            ("[::1]", "::1"),
+            ("localhost", "127.0.0.1"),
+        ] {
+            assert_eq!(resolve_own("-i", text).unwrap().to_string(), ip, "{text}");
+        }
+        let refused = resolve_own("-mi", "nobody.invalid").unwrap_err();
+        assert!(
+            refused.what.starts_with("-mi nobody.invalid: "),
+            "{}",
+            refused.what
+        );
+    }
+
+    #[test]
     fn all_addresses_are_bound_unless_one_is_asked_for() {
         let asked_for = Args {
-            local_ip: Some([127, 0, 0, 3].into()),
+            local_host: Some("127.0.0.3".to_owned()),
             ..Args::default()
         };
         let binds_local = Args {

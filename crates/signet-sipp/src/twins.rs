@@ -25,7 +25,7 @@ const COMMAND_MAX: u64 = 65_536;
 const QUEUE_MAX: usize = 1_024;
 /// Instances that may connect.
 const CONNECTIONS_MAX: usize = 16;
-/// How long a peer may take to read a command.
+/// How long a peer may take to be connected to, and to read a command.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What came of other instances.
@@ -61,7 +61,7 @@ impl PeerLink {
     fn open(self) -> Option<TcpStream> {
         match self {
             Self::Open(stream) => Some(stream),
-            Self::To(addr) => TcpStream::connect(addr).ok(),
+            Self::To(addr) => TcpStream::connect_timeout(&addr, WRITE_TIMEOUT).ok(),
             Self::Comes(streams) => streams.recv_timeout(WRITE_TIMEOUT).ok(),
         }
     }

@@ -4,6 +4,10 @@
 
 mod support;
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, UdpSocket};
+use std::thread::JoinHandle;
+
 use support::{Ended, Folder, Running, await_port, free_port, repository};
 
 const CALLS: u32 = 5;
@@ -112,6 +116,63 @@ fn instances_have_names() {
             CALLS as usize,
             "{how}"
         );
+    }
+}
+
+/// An instance that answers the first command that it is told.
+fn one_answer(twin: TcpListener) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let (mut stream, _) = twin.accept().unwrap();
+        let mut command = Vec::new();
+        BufReader::new(&stream)
+            .read_until(27, &mut command)
+            .unwrap();
+        stream.write_all(b"Call-ID: an-invite\r\n\r\n\x1b").unwrap();
+        // It ends when the other does.
+        let _ = stream.read(&mut [0]);
+        String::from_utf8(command).unwrap()
+    })
+}
+
+#[test]
+fn who_waits_for_a_call_and_tells_the_other_sends_to_the_remote_host() {
+    for is_ours in [false, true] {
+        let folder = Folder::new();
+        let twin = TcpListener::bind("127.0.0.1:0").unwrap();
+        let twin_at = twin.local_addr().unwrap();
+        let told = one_answer(twin);
+        let sockets = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        let [source, remote] = &sockets;
+        remote.set_read_timeout(Some(support::DEADLINE)).unwrap();
+        let port = free_port();
+        let line = format!(
+            "-sf {} {} -p {port} -m 1 -3pcc {twin_at} -trace_stat -stf counts.csv",
+            scenario("passive.xml"),
+            remote.local_addr().unwrap()
+        );
+        let mut passive = start(&folder, is_ours, "passive", &line);
+        await_port(port, &mut passive);
+        source
+            .send_to(support::INVITE, ("127.0.0.1", port))
+            .unwrap();
+        let mut bytes = [0; 2_000];
+        let (len, from) = remote.recv_from(&mut bytes).unwrap();
+        assert_eq!(from.port(), port);
+        let text = String::from_utf8_lossy(&bytes[..len]);
+        assert!(text.starts_with("SIP/2.0 200 OK\r\n"), "{text}");
+        succeeds(&passive.wait(), &format!("ours: {is_ours}"), "passive");
+        assert!(told.join().unwrap().contains("Call-ID: an-invite"));
+        source.set_nonblocking(true).unwrap();
+        assert!(source.recv(&mut bytes).is_err(), "ours: {is_ours}");
+        let counts = folder.read("counts.csv");
+        let names = counts.lines().next().unwrap().split(';');
+        let values = counts.lines().last().unwrap().split(';');
+        let counted: Vec<_> = names
+            .zip(values)
+            .filter(|(name, _)| ["IncomingCall(C)", "OutgoingCall(C)"].contains(name))
+            .collect();
+        let expected = [("IncomingCall(C)", "0"), ("OutgoingCall(C)", "1")];
+        assert_eq!(counted, expected, "ours: {is_ours}");
     }
 }
 

@@ -231,6 +231,48 @@ fn a_caller_with_all_addresses_names_the_one_that_it_is_reached_at() {
 }
 
 #[test]
+fn a_message_without_a_length_has_no_body() {
+    use std::io::{Read, Write};
+    for is_ours in [false, true] {
+        let folder = Folder::new();
+        let steps = "<recv request=\"OPTIONS\"/><send><![CDATA[\n\
+            SIP/2.0 200 OK\n[last_Via:]\n[last_From:]\n[last_To:]\n[last_Call-ID:]\n\
+            [last_CSeq:]\nContent-Length: 0\n]]></send>";
+        folder.write(
+            "called.xml",
+            &format!("<?xml version=\"1.0\"?>\n<scenario name=\"c\">{steps}</scenario>\n"),
+        );
+        let port = free_port();
+        let line = format!("-sf called.xml -i 127.0.0.1 -p {port} -t t1 -m 3 -timeout 20");
+        let mut called = match is_ours {
+            true => folder.ours("called", &line),
+            false => folder.sipp("called", &line),
+        };
+        await_port(port, &mut called);
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.set_read_timeout(Some(support::DEADLINE)).unwrap();
+        let request = String::from_utf8_lossy(support::INVITE).replace("INVITE", "OPTIONS");
+        let mut answers = String::new();
+        for (id, length) in [("a", "Content-Length: 0\r\n"), ("b", ""), ("c", "l: 0\r\n")] {
+            let request = request
+                .replace("an-invite", id)
+                .replace("Content-Length: 0\r\n", length);
+            stream.write_all(request.as_bytes()).unwrap();
+            let answered = format!("Call-ID: {id}\r\n");
+            let mut bytes = [0; 2_000];
+            while !answers.contains(&answered) {
+                let len = stream.read(&mut bytes).unwrap();
+                assert!(len > 0, "ours: {is_ours}, {id}: {answers}");
+                answers += &String::from_utf8_lossy(&bytes[..len]);
+            }
+        }
+        assert_eq!(answers.matches("SIP/2.0 200 OK\r\n").count(), 3);
+        let called = called.wait();
+        assert_eq!(called.code, 0, "ours: {is_ours}: {called:?}");
+    }
+}
+
+#[test]
 fn a_peer_that_talks_rubbish_costs_its_calls_and_nothing_else() {
     use std::io::{Read, Write};
     let folder = Folder::new();

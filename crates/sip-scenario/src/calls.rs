@@ -12,7 +12,7 @@ use sip_msg::{ConnId, Flow, Outbox, Target};
 use wheel::Wheel;
 
 use crate::inject::InjectionFile;
-use crate::program::{Program, Role};
+use crate::program::{Program, Role, Twin, What};
 use crate::random::Random;
 use crate::scan::{Received, Start};
 use crate::settings::Settings;
@@ -322,7 +322,7 @@ impl Calls {
             self.core.stats.count(Counter::OutOfCallMessages);
             self.core.warn(
                 format!(
-                    "not a SIP message with Call-ID and CSeq, from {}: '{}'",
+                    "not a SIP message with Call-ID, from {}: '{}'",
                     flow.remote,
                     String::from_utf8_lossy(bytes.get(..80).unwrap_or(bytes))
                 ),
@@ -330,6 +330,13 @@ impl Calls {
             );
             return;
         };
+        if received.cseq_method.is_empty() {
+            let what = format!(
+                "a message without a method in its CSeq, from {}",
+                flow.remote
+            );
+            self.core.warn(what, out);
+        }
         let id = self.core.call_id(received.call_id);
         let hash = self.core.hasher.hash_one(id);
         if let Some(slot) = self.find(hash, id) {
@@ -476,7 +483,12 @@ impl Calls {
             self.core.stats.count(Counter::OutOfCallMessages);
             return;
         }
-        self.core.stats.count(Counter::IncomingCalls);
+        // As in SIPp: the half of a call that another instance is told of is one that begins
+        // here, whoever's message it waits for.
+        self.core.stats.count(match self.core.program.twin {
+            Some(Twin::Tells) => Counter::OutgoingCalls,
+            _ => Counter::IncomingCalls,
+        });
         let target = self.core.way_back(flow);
         let mut call = self.admit(target);
         self.core.begin(&mut call);
@@ -484,8 +496,14 @@ impl Calls {
         call.id.extend_from_slice(id);
         call.id_hash = hash;
         self.enter(&mut call);
+        // As in SIPp: where a <nop> comes first, the message waits for the first <recv>.
+        let first = self.core.program.steps.first();
+        let is_kept = first.is_some_and(|step| matches!(step.what, What::Nop));
+        if is_kept {
+            call.first_received.extend_from_slice(received.bytes);
+        }
         let mut verdict = self.core.run(&mut call, out);
-        if verdict == Verdict::Waits {
+        if verdict == Verdict::Waits && !is_kept {
             verdict = self.core.take_message(&mut call, received, out);
         }
         self.put_back(call, verdict, out);
@@ -494,7 +512,9 @@ impl Calls {
     /// A message of no call.
     fn out_of_call(&mut self, flow: &Flow, received: &Received<'_>, out: &mut Outputs) {
         let core = &mut self.core;
+        // As SIPp: a PING is answered within a call only.
         if let Start::Request(method) = received.start
+            && method != b"PING"
             && core.is_answered_alone(method)
         {
             let start = out.outbox.bytes.len();
@@ -609,8 +629,10 @@ impl Calls {
         if verdict != Verdict::Waits {
             self.core.end(&mut call, verdict, out);
             self.live -= 1;
-            let now_ms = self.core.now_ns / 1_000_000;
-            self.dead.remember(call.id_hash, now_ms);
+            if verdict.is_remembered(self.core.settings.behaviors) {
+                let now_ms = self.core.now_ns / 1_000_000;
+                self.dead.remember(call.id_hash, now_ms);
+            }
             self.leave_conn(&call);
             let slot = call.slot;
             match self.by_id.find_entry(call.id_hash, |known| *known == slot) {

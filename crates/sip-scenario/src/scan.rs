@@ -17,7 +17,8 @@ pub(crate) enum Start<'a> {
 }
 
 impl<'a> Received<'a> {
-    /// Reads the start line, Call-ID and CSeq; `None` where one is missing.
+    /// Reads the start line, Call-ID and CSeq; `None` where one of the first two is missing.
+    /// As in SIPp, a message without CSeq is of number 0 and of no method.
     pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
         let first = bytes.get(..memchr::memchr(b'\n', bytes)?)?;
         let start = if let Some(rest) = first.strip_prefix(b"SIP/2.0 ") {
@@ -53,7 +54,7 @@ impl<'a> Received<'a> {
                 break;
             }
         }
-        let (number, method) = split_cseq(cseq?);
+        let (number, method) = split_cseq(cseq.unwrap_or_default());
         Some(Self {
             bytes,
             start,
@@ -80,7 +81,8 @@ pub(crate) fn split_cseq(value: &[u8]) -> (u32, &[u8]) {
     (number, method.trim_ascii())
 }
 
-/// The header lines of a message, without their line ends.
+/// The header lines of a message, without their line ends. A line that continues the one
+/// before (RFC 3261 7.3.1) is part of it, as it came.
 struct Lines<'a> {
     rest: &'a [u8],
 }
@@ -99,12 +101,22 @@ impl<'a> Iterator for Lines<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
-        let len = memchr::memchr(b'\n', self.rest).unwrap_or(self.rest.len());
+        let mut len = line_len(self.rest);
+        if matches!(self.rest.get(..len)?, b"" | b"\r") {
+            return None;
+        }
+        while let Some(b' ' | b'\t') = self.rest.get(len + 1) {
+            len += 1 + line_len(self.rest.get(len + 1..)?);
+        }
         let line = self.rest.get(..len)?;
         self.rest = self.rest.get(len + 1..).unwrap_or_default();
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        (!line.is_empty()).then_some(line)
+        Some(line.strip_suffix(b"\r").unwrap_or(line))
     }
+}
+
+/// How long the first line is, its line feed not counted.
+fn line_len(bytes: &[u8]) -> usize {
+    memchr::memchr(b'\n', bytes).unwrap_or(bytes.len())
 }
 
 /// The value of a header line, if it bears this name.
@@ -180,6 +192,21 @@ pub(crate) fn parameter<'a>(value: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     })
 }
 
+/// The branch of a message's first Via, behind which others may stand on the same line.
+/// Empty where there is none.
+pub(crate) fn branch(message: &[u8]) -> &[u8] {
+    let via = header(message, b"Via").unwrap_or_default();
+    let branch = parameter(via, b"branch").unwrap_or_default();
+    let ends = |byte: &u8| *byte == b',' || byte.is_ascii_whitespace();
+    branch.split(ends).next().unwrap_or_default()
+}
+
+/// Appends a part of a header without the line ends that are in it: what is put into
+/// another line stays within that.
+pub(crate) fn write_unfolded(value: &[u8], out: &mut Vec<u8>) {
+    out.extend(value.iter().filter(|byte| !matches!(byte, b'\r' | b'\n')));
+}
+
 /// What stands between `<` and `>`.
 pub(crate) fn in_brackets(value: &[u8]) -> Option<&[u8]> {
     let open = memchr::memchr(b'<', value)?;
@@ -206,12 +233,13 @@ mod tests {
             Received::read(response).unwrap().start,
             Start::Response(486)
         );
+        let without = Received::read(b"SIP/2.0 200 OK\r\nCall-ID: x\r\n\r\nCSeq: 1 A").unwrap();
+        assert_eq!((without.cseq, without.cseq_method), (0, &b""[..]));
         for bad in [
             &b""[..],
             b"\r\n",
             b"INVITE\r\nCall-ID: x\r\nCSeq: 1 A\r\n\r\n",
             b"SIP/2.0 4x6 Busy\r\nCall-ID: x\r\nCSeq: 1 BYE\r\n\r\n",
-            b"SIP/2.0 200 OK\r\nCall-ID: x\r\n\r\n",
             b"SIP/2.0 200 OK\r\nCall-ID:\r\nCSeq: 1 BYE\r\n\r\n",
             b"SIP/2.0 200 OK\r\nCSeq: 1 BYE\r\n\r\nCall-ID: x",
         ] {
@@ -228,5 +256,51 @@ mod tests {
         assert_eq!(in_brackets(to), Some(&b"sip:x@y"[..]));
         assert_eq!(header(MESSAGE, b"Contact"), None);
         assert_eq!(body(MESSAGE), b"body\r\nVia: no\r\n");
+    }
+
+    #[test]
+    fn a_line_that_begins_with_white_space_continues_the_one_before() {
+        let message = b"SIP/2.0 401 X\r\nTo: <sip:x>\r\n\t;tag=folded\r\nCall-ID:\r\n abc\r\n\
+            WWW-Authenticate: Digest\r\n realm=\"r\",\r\n\t nonce=\"n\"\r\n \r\n\
+            CSeq: 7\r\n\tREGISTER\r\n\r\n To: body\r\n";
+        let received = Received::read(message).unwrap();
+        assert_eq!((received.call_id, received.cseq), (&b"abc"[..], 7));
+        assert_eq!(received.cseq_method, b"REGISTER");
+        let to = header(message, b"To").unwrap();
+        assert_eq!(to, b"<sip:x>\r\n\t;tag=folded");
+        assert_eq!(parameter(to, b"tag"), Some(&b"folded"[..]));
+        let challenge = header(message, b"WWW-Authenticate").unwrap();
+        assert_eq!(challenge, b"Digest\r\n realm=\"r\",\r\n\t nonce=\"n\"");
+        assert_eq!(headers(message, b"To").count(), 1);
+        // Whatever the line ends are, and where the headers just end.
+        let headless = b"X\nTo: a\n b\n  c\nVia: d\n ";
+        assert_eq!(header(headless, b"To"), Some(&b"a\n b\n  c"[..]));
+        assert_eq!(header(headless, b"Via"), Some(&b"d"[..]));
+        assert_eq!(
+            command_header(b"To: a\r\n b\r\n", b"To"),
+            Some(&b"a\r\n b"[..])
+        );
+    }
+
+    #[test]
+    fn a_branch_ends_where_the_next_via_begins() {
+        for (via, branch) in [
+            ("SIP/2.0/UDP h1;branch=z1", "z1"),
+            ("SIP/2.0/UDP h1;branch=z1, SIP/2.0/UDP h2;branch=z2", "z1"),
+            ("SIP/2.0/UDP h1;branch=z1,SIP/2.0/UDP h2", "z1"),
+            ("SIP/2.0/UDP h1;branch=z1 ,SIP/2.0/UDP h2", "z1"),
+            ("SIP/2.0/UDP h1;branch = z1;rport", "z1"),
+            ("SIP/2.0/UDP h1;branch=z1\r\n ;rport", "z1"),
+            ("SIP/2.0/UDP h1;branch=", ""),
+            ("SIP/2.0/UDP h1", ""),
+        ] {
+            let message = format!("BYE a SIP/2.0\r\nv: {via}\r\nVia: b;branch=z3\r\n\r\n");
+            assert_eq!(
+                super::branch(message.as_bytes()),
+                branch.as_bytes(),
+                "{via}"
+            );
+        }
+        assert_eq!(branch(b"BYE a SIP/2.0\r\n\r\n"), b"");
     }
 }

@@ -35,7 +35,8 @@ pub struct Settings {
     pub remote_host: String,
     /// `[remote_ip]` and `[remote_port]`; `None` for a server.
     pub remote: Option<SocketAddr>,
-    /// Where calls that others begin send to; `None` is back to where they came from (`-rsa`).
+    /// Where calls that others begin send to (`-rsa`, or another instance is told of them);
+    /// `None` is back to where they came from.
     pub answers_to: Option<SocketAddr>,
     /// `[local_ip]` and `[local_port]` of each listener.
     pub locals: Vec<SocketAddr>,

@@ -46,7 +46,6 @@ fn mistakes_are_named() {
         ("-r x", "-r x: a number"),
         ("-r -1", "-r -1: a number"),
         ("-p 70000", "-p 70000: a whole number"),
-        ("-i host", "-i host: an IP address"),
         ("-t ui", "-t ui needs"),
         ("-infindex a 0", "-infindex a: give the file"),
         ("-timeout_error", "-timeout_error needs -timeout"),
@@ -128,6 +127,18 @@ fn as_many_calls_are_open_as_the_pauses_of_three_last() {
     ] {
         let args = read(line).unwrap();
         assert_eq!(args.open_calls(pauses_ms, rate), max, "{line} {rate}");
+    }
+}
+
+#[test]
+fn a_transport_has_any_case() {
+    for (text, transport, mode) in [
+        ("U1", sip_msg::Transport::Udp, Mode::One),
+        ("tN", sip_msg::Transport::Tcp, Mode::PerCall),
+        ("L1", sip_msg::Transport::Tls, Mode::One),
+    ] {
+        let args = read(&format!("-t {text}")).unwrap();
+        assert_eq!((args.transport, args.mode), (transport, mode), "{text}");
     }
 }
 

@@ -2,10 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+/// Columns that depend on when a message comes, unless a case is made so that they do not.
+const BY_CHANCE: [&str; 4] = ["Retransmissions", "Warnings", "DeadCall", "OutOfCall"];
+
 /// A folder of `conformance/sipp`. Its file `case` has a line for each of:
 /// `caller exits CODE`, `callee exits CODE`; options of `caller`, `callee` and
 /// `both`; `also` more options to play it with once more; `remote` where the
-/// caller is told that the callee is.
+/// caller is told that the callee is; `compares` what is compared besides.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Case {
     pub(crate) name: String,
@@ -16,6 +19,10 @@ pub(crate) struct Case {
     pub(crate) caller: String,
     pub(crate) callee: String,
     pub(crate) remote: Option<String>,
+    /// Whether copies of a message are compared too.
+    pub(crate) has_copies: bool,
+    /// Columns that are compared too.
+    pub(crate) columns: Vec<String>,
     also: Vec<String>,
 }
 
@@ -38,6 +45,12 @@ impl Case {
             .collect();
         cases.sort_by(|a, b| a.name.cmp(&b.name));
         cases
+    }
+
+    /// Whether the column of this name depends on the time.
+    pub(crate) fn is_by_chance(&self, name: &str) -> bool {
+        let mut by_chance = BY_CHANCE.iter().filter(|part| name.contains(**part));
+        by_chance.any(|part| !self.columns.iter().any(|column| column == part))
     }
 
     /// The case itself, and once more with the options of each `also`.
@@ -73,6 +86,15 @@ impl Case {
                 ("both", _) => case.both = rest.to_owned(),
                 ("also", _) => case.also.push(rest.to_owned()),
                 ("remote", _) => case.remote = Some(rest.to_owned()),
+                ("compares", _) => {
+                    for what in rest.split(' ') {
+                        match what {
+                            "copies" => case.has_copies = true,
+                            what if BY_CHANCE.contains(&what) => case.columns.push(what.to_owned()),
+                            what => panic!("{}: compares {what}?", path.display()),
+                        }
+                    }
+                }
                 _ => panic!("{}: what is {line:?}?", path.display()),
             }
         }

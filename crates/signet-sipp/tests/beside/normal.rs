@@ -13,8 +13,8 @@ pub(crate) struct Names {
 }
 
 /// The messages received, as a message log tells: call by call, without what
-/// was sent again.
-pub(crate) fn received(log: &Path, names: &Names) -> Vec<String> {
+/// was sent again, unless copies are wanted.
+pub(crate) fn received(log: &Path, names: &Names, wants_copies: bool) -> Vec<String> {
     let bytes = std::fs::read(log).unwrap_or_default();
     let mut messages: Vec<String> = Vec::new();
     let mut rest = bytes.as_slice();
@@ -25,7 +25,7 @@ pub(crate) fn received(log: &Path, names: &Names) -> Vec<String> {
         let start = find(rest, b"\n\n").unwrap() + 2;
         let message = String::from_utf8_lossy(&rest[start..start + len]).into_owned();
         let message = normal(&message, names);
-        if !messages.contains(&message) {
+        if wants_copies || !messages.contains(&message) {
             messages.push(message);
         }
         rest = &rest[start + len..];

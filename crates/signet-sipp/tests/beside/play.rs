@@ -126,18 +126,8 @@ impl Side {
 
     /// The last line of the statistics, without what depends on the time. A run that
     /// ends with a fatal error has none in SIPp.
-    fn counts(&self, exit: i32) -> Vec<(String, String)> {
-        const TIMED: [&str; 9] = [
-            "Elapsed",
-            "CallRate",
-            "Time",
-            "Length",
-            "Watchdog",
-            "Retrans",
-            "Warnings",
-            "DeadCall",
-            "OutOfCall",
-        ];
+    fn counts(&self, case: &Case, exit: i32) -> Vec<(String, String)> {
+        const TIMED: [&str; 5] = ["Elapsed", "CallRate", "Time", "Length", "Watchdog"];
         let text = std::fs::read_to_string(&self.counts).unwrap_or_default();
         let (Some(header), Some(last)) = (text.lines().next(), text.lines().last()) else {
             return Vec::new();
@@ -149,6 +139,7 @@ impl Side {
             .split(';')
             .zip(last.split(';'))
             .filter(|(name, _)| name.ends_with("(C)") && !TIMED.iter().any(|t| name.contains(t)))
+            .filter(|(name, _)| !case.is_by_chance(name))
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect()
     }
@@ -213,10 +204,10 @@ pub(crate) fn play(case: &Case, caller: Player, callee: Player) -> Result<Outcom
     Ok(Outcome {
         caller_exit,
         callee_exit,
-        caller_sent: normal::received(&called.log, &names),
-        callee_sent: normal::received(&calling.log, &names),
-        caller_counts: calling.counts(caller_exit),
-        callee_counts: called.counts(callee_exit),
+        caller_sent: normal::received(&called.log, &names, case.has_copies),
+        callee_sent: normal::received(&calling.log, &names, case.has_copies),
+        caller_counts: calling.counts(case, caller_exit),
+        callee_counts: called.counts(case, callee_exit),
         told: told(&calling, &called),
     })
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use sip_msg::Target;
 use wheel::TimerId;
 
+use crate::settings::Behaviors;
 use crate::stats::Counter;
 use crate::value::Value;
 
@@ -36,12 +37,26 @@ pub(super) enum Verdict {
     Waits,
     Succeeded,
     Failed(Counter),
+    /// Failed by a BYE or a CANCEL that no step expects.
+    HungUp,
     /// Failed because the scenario wants it so: nobody is told.
     Stopped,
     /// Failed because the other instance says so.
     Aborted,
     /// Neither: the run was ended under it.
     Gone,
+}
+
+impl Verdict {
+    /// Whether late messages of the call are known as its own. As in SIPp, not where
+    /// nothing was done to end it: such messages begin a call as those of any other do.
+    pub(super) fn is_remembered(self, behaviors: Behaviors) -> bool {
+        match self {
+            Self::Failed(_) | Self::Aborted => behaviors.bye,
+            Self::HungUp | Self::Stopped => false,
+            Self::Waits | Self::Succeeded | Self::Gone => true,
+        }
+    }
 }
 
 /// A timer that may be running.
@@ -102,6 +117,8 @@ pub(super) struct Call {
     pub(super) owes_ack: bool,
     /// Whether one was sent that was owed.
     pub(super) is_confirmed: bool,
+    /// The message that began it, until a step waits for one.
+    pub(super) first_received: Vec<u8>,
     pub(super) last_received: Vec<u8>,
     pub(super) last_sent: Vec<u8>,
     pub(super) last_sent_step: u32,
@@ -182,6 +199,7 @@ impl Call {
         self.rtd_done = 0;
         for memory in [
             &mut self.id,
+            &mut self.first_received,
             &mut self.last_received,
             &mut self.last_sent,
             &mut self.peer_tag,

@@ -64,6 +64,10 @@ impl Core {
                 return verdict;
             }
         }
+        // As in SIPp, nobody expects a message without To.
+        if scan::header(received.bytes, b"To").is_none() {
+            return self.unexpected(call, received, out);
+        }
         let place = self.find_place(call, received);
         if let Some(Place::Step(index)) = place
             && self.loses(index)
@@ -224,7 +228,7 @@ impl Core {
             && let Some(tag) = scan::parameter(to, b"tag")
         {
             call.peer_tag.clear();
-            call.peer_tag.extend_from_slice(tag);
+            scan::write_unfolded(tag, &mut call.peer_tag);
         }
     }
 
@@ -325,14 +329,15 @@ impl Core {
     fn is_answer(&self, call: &Call, recv: &RecvStep, received: &Received<'_>) -> bool {
         match named_txn(call, recv) {
             Some(txn) => {
-                let via = scan::header(received.bytes, b"Via").unwrap_or_default();
-                let branch = scan::parameter(via, b"branch").unwrap_or_default();
+                let branch = scan::branch(received.bytes);
                 !branch.is_empty() && branch == txn.branch
             }
-            None => recv
-                .methods
-                .iter()
-                .any(|method| method.is_empty() || method == received.cseq_method),
+            // As in SIPp, one without CSeq is an answer to any of them.
+            None => recv.methods.iter().any(|method| {
+                method.is_empty()
+                    || received.cseq_method.is_empty()
+                    || method == received.cseq_method
+            }),
         }
     }
 
@@ -392,7 +397,7 @@ impl Core {
                     self.answer(call, received, out);
                 }
                 self.abort_twin(call, out);
-                return Verdict::Failed(Counter::UnexpectedMessage);
+                return Verdict::HungUp;
             }
             if self.is_answered_alone(method) {
                 self.answer(call, received, out);
@@ -517,12 +522,12 @@ fn keep_routes(call: &mut Call, received: &Received<'_>) {
         .is_none_or(|first| memchr::memmem::find(first, b";lr").is_some());
     let mut last = None;
     if is_loose {
-        call.next_url.extend_from_slice(contact);
+        scan::write_unfolded(contact, &mut call.next_url);
     } else {
         // A strict router takes the place of the target (RFC 3261 12.2.1.1).
         let first = routes.remove(0);
-        call.next_url
-            .extend_from_slice(scan::in_brackets(first).unwrap_or(first));
+        let first = scan::in_brackets(first).unwrap_or(first);
+        scan::write_unfolded(first, &mut call.next_url);
         last = Some(contact);
     }
     for route in routes.into_iter().chain(last) {

@@ -339,7 +339,7 @@ pub(super) fn write_last_line(message: &[u8], name: &[u8], out: &mut Vec<u8>) {
 /// Appends the URI in the To of a message.
 pub(super) fn write_last_uri(message: &[u8], out: &mut Vec<u8>) {
     let to = scan::header(message, b"To").unwrap_or_default();
-    out.extend_from_slice(scan::in_brackets(to).unwrap_or_default());
+    scan::write_unfolded(scan::in_brackets(to).unwrap_or_default(), out);
 }
 
 /// The number of a line; `None` is no number, and one that is below zero has no line.

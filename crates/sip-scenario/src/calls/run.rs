@@ -5,6 +5,7 @@ use std::sync::Arc;
 use invariant::broken;
 
 use crate::program::{Pause, Step, What};
+use crate::scan::Received;
 use crate::stats::Counter;
 use crate::value::Value;
 
@@ -95,7 +96,7 @@ impl Core {
             match &step.what {
                 What::Recv(_) | What::ReceiveCommand(_) => {
                     self.await_message(call, step);
-                    return Verdict::Waits;
+                    return self.take_first(call, step, out);
                 }
                 What::Pause(pause) => return self.pause(call, step, pause, out),
                 What::Send(_) | What::SendCommand(_) if call.resending.alarm.serial != 0 => {
@@ -142,6 +143,19 @@ impl Core {
             out,
         );
         Verdict::Failed(Counter::Rejected)
+    }
+
+    /// Takes the message that began the call, where it was kept for this step: the first
+    /// that waits for one.
+    fn take_first(&mut self, call: &mut Call, step: &Step, out: &mut Outputs) -> Verdict {
+        if call.first_received.is_empty() || !matches!(step.what, What::Recv(_)) {
+            return Verdict::Waits;
+        }
+        let first = std::mem::take(&mut call.first_received);
+        match Received::read(&first) {
+            Some(received) => self.take_message(call, &received, out),
+            None => broken!("a message that began a call was read", Verdict::Waits),
+        }
     }
 
     /// A step was done: times, actions, and where to go on. A verdict ends the call.
@@ -373,6 +387,10 @@ impl Core {
             Verdict::Waits | Verdict::Gone => {}
             Verdict::Succeeded => self.stats.count(Counter::Successful),
             Verdict::Aborted => self.stats.count(Counter::Failed),
+            Verdict::HungUp => {
+                self.stats.count(Counter::Failed);
+                self.stats.count(Counter::UnexpectedMessage);
+            }
             Verdict::Stopped => {
                 self.stats.count(Counter::Failed);
                 self.stats.count(Counter::Rejected);

@@ -226,10 +226,8 @@ impl Core {
 fn keep_txns(call: &mut Call, send: &SendStep, message: &[u8]) {
     let begun = send.start_txn.map(usize::from);
     if let Some(txn) = begun.and_then(|n| call.txns.get_mut(n)) {
-        let via = scan::header(message, b"Via").unwrap_or_default();
         txn.branch.clear();
-        txn.branch
-            .extend_from_slice(scan::parameter(via, b"branch").unwrap_or_default());
+        txn.branch.extend_from_slice(scan::branch(message));
         txn.ack_step = None;
         txn.response_hash = 0;
     }

@@ -1,7 +1,7 @@
 use sip_msg::{ConnId, Flow, ListenerId, Target, Transport};
 
 use super::*;
-use crate::{CompileOptions, Program, Settings};
+use crate::{Behaviors, CompileOptions, Program, Settings};
 
 mod actions;
 mod behind;
@@ -230,6 +230,83 @@ fn messages_of_ended_calls_begin_no_calls() {
 }
 
 #[test]
+fn only_calls_that_were_ended_by_a_word_are_remembered() {
+    let bye_off = Behaviors {
+        bye: false,
+        ..Behaviors::default()
+    };
+    let all = Behaviors::default();
+    let stops = "<recv request=\"INVITE\"><action><exec int_cmd=\"stop_call\"/></action></recv>";
+    let two = "<recv request=\"INVITE\"/><recv request=\"ACK\"/>";
+    for (steps, behaviors, last, is_remembered) in [
+        ("<recv request=\"INVITE\"/>", all, None, true),
+        ("<recv request=\"INVITE\"/>", bye_off, None, true),
+        (two, all, Some("MESSAGE"), true),
+        (two, bye_off, Some("MESSAGE"), false),
+        (two, all, Some("BYE"), false),
+        (two, all, Some("CANCEL"), false),
+        (stops, all, None, false),
+    ] {
+        let settings = Settings {
+            behaviors,
+            ..Settings::default()
+        };
+        let mut stage = Stage::new(steps, settings);
+        stage.receive(&request("INVITE", "c", 1));
+        if let Some(method) = last {
+            stage.receive(&request(method, "c", 1));
+        }
+        assert!(stage.calls.is_empty(), "{steps} {last:?}");
+        stage.receive(&request("INVITE", "c", 2));
+        let counts = (
+            stage.count(Counter::DeadCallMessages),
+            stage.count(Counter::IncomingCalls),
+        );
+        let expected = if is_remembered { (1, 1) } else { (0, 2) };
+        assert_eq!(counts, expected, "{steps} {behaviors:?} {last:?}");
+    }
+}
+
+#[test]
+fn a_message_behind_a_nop_waits_for_the_first_that_is_waited_for() {
+    for pauses_deaf in [false, true] {
+        let steps = "<nop/><pause milliseconds=\"50\"/><recv request=\"MESSAGE\"/>\
+                     <recv request=\"BYE\"/>";
+        let settings = Settings {
+            pauses_deaf,
+            ..Settings::default()
+        };
+        let mut stage = Stage::new(steps, settings);
+        stage.receive(&request("MESSAGE", "c", 1));
+        assert_eq!(stage.calls.stats().steps[2].done, 0);
+        stage.wait(50);
+        assert_eq!(stage.calls.stats().steps[2].done, 1);
+        // It is taken once, and one that came again is known.
+        stage.receive(&request("MESSAGE", "c", 1));
+        assert_eq!(stage.calls.stats().steps[2].retransmitted, 1);
+        stage.receive(&request("BYE", "c", 2));
+        assert_eq!(stage.count(Counter::Successful), 1);
+        // Nothing is left of it for the next call in its place.
+        stage.receive(&request("MESSAGE", "d", 1));
+        stage.wait(50);
+        stage.receive(&request("BYE", "d", 2));
+        assert_eq!(stage.count(Counter::Successful), 2);
+    }
+    // A call that ends before that has no use for it, nor has the next one.
+    let steps = "<nop/><pause milliseconds=\"5\"/><recv request=\"MESSAGE\"/>\
+                 <send><![CDATA[\nSIP/2.0 200 OK\n[last_Call-ID:]\n]]></send>";
+    let mut stage = Stage::new(steps, Settings::default());
+    stage.receive(&request("MESSAGE", "c", 1));
+    stage.receive(&request("BYE", "c", 2));
+    assert_eq!(stage.count(Counter::UnexpectedMessage), 1);
+    stage.sent();
+    stage.receive(&request("MESSAGE", "d", 1));
+    stage.wait(5);
+    assert!(stage.sent()[0].contains("Call-ID: d\r\n"));
+    assert_eq!(stage.count(Counter::Successful), 1);
+}
+
+#[test]
 fn messages_of_no_call_are_counted_by_a_client() {
     let steps = send("INVITE", "") + "<recv response=\"200\"/>";
     let mut stage = Stage::new(&steps, Settings::default());
@@ -246,6 +323,10 @@ fn messages_of_no_call_are_counted_by_a_client() {
     stage.receive(&request("OPTIONS", "other", 1));
     assert_eq!(stage.lines(), ["SIP/2.0 200 OK"]);
     assert_eq!(stage.count(Counter::AutoAnswered), 1);
+    // As SIPp: that is no call's, so nobody pings it.
+    stage.receive(&request("PING", "other", 1));
+    assert!(stage.sent().is_empty());
+    assert_eq!(stage.count(Counter::OutOfCallMessages), 1);
 }
 
 #[test]
@@ -678,6 +759,22 @@ fn commands_go_to_the_call_of_their_call_id() {
     // Its late ones begin no calls.
     assert!(stage.calls.receive_command(0, command, &mut stage.out));
     assert_eq!(stage.count(Counter::DeadCallMessages), 1);
+}
+
+#[test]
+fn a_call_that_another_instance_is_told_of_begins_here() {
+    let ok = "<send><![CDATA[\nSIP/2.0 200 OK\n[last_Call-ID:]\n[last_CSeq:]\n]]></send>";
+    for (command, begun, came) in [(COMMAND, 1, 0), ("<recvCmd/>", 0, 1), ("", 0, 1)] {
+        let steps = format!("<recv request=\"INVITE\"/>{ok}{command}");
+        let mut stage = Stage::new(&steps, Settings::default());
+        stage.receive(&request("INVITE", "c", 1));
+        assert_eq!(stage.sent().len(), 1);
+        let counts = (
+            stage.count(Counter::OutgoingCalls),
+            stage.count(Counter::IncomingCalls),
+        );
+        assert_eq!(counts, (begun, came), "{command}");
+    }
 }
 
 #[test]

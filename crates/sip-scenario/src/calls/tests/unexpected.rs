@@ -1,7 +1,6 @@
 //! Messages that no step expects, and what is kept of those that one does.
 
 use super::*;
-use crate::Behaviors;
 
 #[test]
 fn a_bye_that_nobody_expects_is_answered_only_where_it_ends_the_call() {
@@ -75,6 +74,70 @@ fn what_is_answered_alone_or_ignored_is_not_unexpected() {
         stage.receive(&answer(200, 1, 1, "INVITE"));
         assert_eq!(stage.count(Counter::Successful), 1 - count, "{method}");
     }
+}
+
+#[test]
+fn nobody_expects_a_message_without_to() {
+    let without = |message: &str| {
+        let lines = message.split_inclusive('\n');
+        lines
+            .filter(|line| !line.starts_with("To"))
+            .collect::<String>()
+    };
+    let mut stage = Stage::new("<recv request=\"MESSAGE\"/>", Settings::default());
+    stage.receive(&without(&request("MESSAGE", "c", 1)));
+    assert_eq!(stage.count(Counter::UnexpectedMessage), 1);
+    stage.receive(&request("MESSAGE", "d", 1).replace("To:", "t :"));
+    assert_eq!(stage.count(Counter::Successful), 1);
+
+    let steps = send("INVITE", "") + "<recv response=\"200\"/>";
+    let mut stage = Stage::new(&steps, Settings::default());
+    stage.start();
+    stage.receive(&without(&answer(200, 1, 1, "INVITE")));
+    assert_eq!(stage.count(Counter::UnexpectedMessage), 1);
+}
+
+#[test]
+fn without_cseq_a_message_goes_where_its_start_line_says() {
+    let without = |message: &str| {
+        let lines = message.split_inclusive('\n');
+        lines
+            .filter(|line| !line.starts_with("CSeq"))
+            .collect::<String>()
+    };
+    let mut stage = Stage::new("<recv request=\"MESSAGE\"/>", Settings::default());
+    stage.receive(&without(&request("MESSAGE", "c", 1)));
+    let steps = send("INVITE", "") + "<recv response=\"200\"/>";
+    assert_eq!(stage.count(Counter::Successful), 1);
+    assert_eq!(stage.count(Counter::Warnings), 1);
+    let mut stage = Stage::new(&steps, Settings::default());
+    stage.start();
+    stage.receive(&without(&answer(200, 1, 1, "INVITE")));
+    assert_eq!(stage.count(Counter::Successful), 1);
+}
+
+#[test]
+fn what_is_folded_stays_so_in_a_header_and_not_in_another_line() {
+    let steps = send("INVITE", "")
+        + "<recv response=\"200\" rrs=\"true\"/>"
+        + &send("BYE", "")
+            .replace("sip:b SIP", "[next_url] SIP")
+            .replace("CSeq:", "X: [last_Request_URI]\n[last_Via:]\nCSeq:");
+    let mut stage = Stage::new(&steps, Settings::default());
+    stage.start();
+    stage.sent();
+    let folded = answer(200, 1, 1, "INVITE")
+        .replace("Via: SIP/2.0/UDP h", "Via: SIP/2.0/UDP\n h")
+        .replace(
+            "To: <sip:b>;tag=t",
+            "To: <sip:\n\tb>\n ;tag=t\n u\nContact: x\n <sip:c@d>",
+        );
+    stage.receive(&folded);
+    let bye = stage.sent().pop().unwrap();
+    assert!(bye.starts_with("BYE x <sip:c@d> SIP/2.0\r\n"), "{bye}");
+    assert!(bye.contains("\r\nTo: <sip:b>;tag=t u\r\n"), "{bye}");
+    assert!(bye.contains("\r\nX: sip:\tb\r\n"), "{bye}");
+    assert!(bye.contains("\r\nVia: SIP/2.0/UDP\r\n h;branch="), "{bye}");
 }
 
 #[test]
