@@ -362,20 +362,21 @@ struct Said {
 struct Complaints {
     url: String,
     told: Option<Instant>,
-    is_failing: bool,
+    /// The log says that it fails.
+    is_told_to_fail: bool,
 }
 
 impl Complaints {
     fn fails(&mut self, failure: &BatchFailure) {
-        self.is_failing = true;
         if self.is_due() {
+            self.is_told_to_fail = true;
             tracing::error!(hook = self.url, "the hook fails: {failure}");
         }
     }
 
+    /// One that fails and answers in turn is told of no oftener than one that fails.
     fn answers(&mut self) {
-        if std::mem::take(&mut self.is_failing) {
-            self.told = None;
+        if std::mem::take(&mut self.is_told_to_fail) {
             tracing::info!(hook = self.url, "the hook answers again");
         }
     }
@@ -415,7 +416,7 @@ async fn run(
     let mut complaints = Complaints {
         url: options.url,
         told: None,
-        is_failing: false,
+        is_told_to_fail: false,
     };
     let mut under_way: HashMap<BatchId, AbortHandle> = HashMap::new();
     let mut answers = Vec::new();

@@ -229,8 +229,10 @@ fn names<'u>(urls: impl Iterator<Item = &'u str>) -> Result<Arc<[String]>, Error
 struct Store {
     url: String,
     db: UserDb,
-    /// The last complaint in the log about it.
+    /// The last complaint in the log about it, and about a user in it: whoever asks for users with
+    /// bad rows does not hide that it fails.
     complained: Cell<Option<Instant>>,
+    complained_of_user: Cell<Option<Instant>>,
     /// The log says that it fails.
     is_told_to_fail: Cell<bool>,
     answered: Cell<u64>,
@@ -359,6 +361,7 @@ impl Store {
             url,
             db,
             complained: Cell::new(None),
+            complained_of_user: Cell::new(None),
             is_told_to_fail: Cell::new(false),
             answered: Cell::new(0),
             round_trip_us: Cell::new(0),
@@ -402,7 +405,7 @@ impl Store {
     }
 
     fn fails(&self, failure: &BatchFailure) {
-        if self.may_complain() {
+        if may_complain(&self.complained) {
             self.is_told_to_fail.set(true);
             tracing::error!(store = self.url, "the store of users fails: {failure}");
         }
@@ -418,7 +421,7 @@ impl Store {
     fn tell_of_bad_rows(&self, subjects: &[Subject], answers: &[Row]) {
         for (subject, answer) in subjects.iter().zip(answers) {
             if let Err(BadRow(why)) = answer
-                && self.may_complain()
+                && may_complain(&self.complained_of_user)
             {
                 tracing::warn!(store = self.url, user = ?subject, "a user cannot be let in: {why}");
             }
@@ -430,16 +433,17 @@ impl Store {
         let bare = answers.iter().filter(is_bare).count() as u64;
         self.without_ha1.set(self.without_ha1.get() + bare);
     }
+}
 
-    fn may_complain(&self) -> bool {
-        let now = Instant::now();
-        let told = self.complained.get();
-        let may = told.is_none_or(|told| now.duration_since(told) >= COMPLAINT_EVERY);
-        if may {
-            self.complained.set(Some(now));
-        }
-        may
+/// Whether the log may be told now, the last time being what `told` says; then that is now.
+fn may_complain(told: &Cell<Option<Instant>>) -> bool {
+    let now = Instant::now();
+    let last = told.get();
+    let may = last.is_none_or(|last| now.duration_since(last) >= COMPLAINT_EVERY);
+    if may {
+        told.set(Some(now));
     }
+    may
 }
 
 /// Asks a store, beside whatever else is asked.
@@ -484,20 +488,7 @@ mod tests {
     use sip_lookup::CacheConfig;
 
     use super::*;
-
-    /// Where the lines of a log go.
-    struct Log(Arc<Mutex<Vec<u8>>>);
-
-    impl std::io::Write for Log {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
+    use crate::testing::logged;
 
     fn options(url: &str) -> Options {
         Options {
@@ -552,20 +543,30 @@ mod tests {
     }
 
     #[test]
+    fn whoever_asks_for_a_user_with_a_bad_row_does_not_hide_that_the_store_fails() {
+        let text = logged(|| {
+            let store = Store::new(options("http://127.0.0.1:1/")).unwrap();
+            let alice = Subject::new(b"alice", "example.org".into());
+            store.tell_of_bad_rows(&[alice], &[Err(BadRow("has no digest".to_owned()))]);
+            store.fails(&BatchFailure::TimedOut);
+        });
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(
+            matches!(lines[..], [row, fails]
+                if row.contains("has no digest") && fails.contains("the store of users fails")),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn a_store_that_fails_and_answers_in_turn_is_not_told_of_each_time() {
-        let text = Arc::new(Mutex::new(Vec::new()));
-        let log = Arc::clone(&text);
-        let subscriber = tracing_subscriber::fmt()
-            .with_writer(move || Log(Arc::clone(&log)))
-            .finish();
-        tracing::subscriber::with_default(subscriber, || {
+        let text = logged(|| {
             let store = Store::new(options("http://127.0.0.1:1/")).unwrap();
             for _ in 0..100 {
                 store.fails(&BatchFailure::TimedOut);
                 store.answers();
             }
         });
-        let text = String::from_utf8(text.lock().unwrap().clone()).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert!(
             matches!(lines[..], [fails, answers]

@@ -31,8 +31,8 @@ pub use figures::{CacheFigures, LookupFigures};
 pub use model::{Model, Prediction, Setting};
 pub use pipeline::{Pipeline, part_rows};
 pub use question::{
-    BadRow, Batch, BatchAnswer, BatchFailure, BatchId, Outcome, Question, Replica, Row, Rows,
-    Unavailable, Why,
+    ABSENT_USER, BadRow, Batch, BatchAnswer, BatchFailure, BatchId, Outcome, Question, Replica,
+    Row, Rows, Unavailable, Why,
 };
 pub use replicas::{Health, Replicas};
 pub use tuner::{Decision, Reason, Sample, Tuner};

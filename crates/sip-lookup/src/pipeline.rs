@@ -6,7 +6,9 @@
 //! *Fresh.* Whoever asks is answered by a row that was asked for after he came. A question
 //! shares the look-up of its subject only as long as that has not been sent; later ones make
 //! the next look-up. So a change in the store counts with the next question, and a question
-//! takes no less for another's being under way (docs/decisions/0110).
+//! takes no less for another's being under way (docs/decisions/0110). Nor any more, but where
+//! the store was asked for that name alone and has not answered: then one look-up of it is under way
+//! at a time.
 //!
 //! A name of which the cache knows that nobody has it may be answered by that knowledge, after a
 //! statement that was sent since. It is no older than what was announced, and than the lifetime of
@@ -27,9 +29,12 @@
 //! statement; an answer with more or fewer rows than that is thrown away whole. A row of
 //! no use fails its own waiters. A statement that the store refuses, or that is lost, as where it
 //! closes the connection over a name or never answers, is asked again in parts, a small one row by
-//! row, and what spoils a part as well is asked alone for a while. A store that refuses everything
+//! row, and what spoils a part as well is asked alone for a while. A name for which statements are
+//! lost even so is asked once at a time, such names have a quarter of the statements in flight
+//! together, and what they lose does not show that a store is away. A store that refuses everything
 //! ([`BatchFailure::Unusable`]) counts as one that is away, and where much is lost it is no name:
-//! it is asked for once more and no oftener.
+//! it is asked for once more and no oftener. Names that need no row go with the part in which they
+//! would be if they did.
 //!
 //! *In time.* What nobody waits for any more is not asked. Where the estimate says that the
 //! answer would be late, the question is refused at once. A statement is given up after
@@ -75,11 +80,11 @@ use crate::question::BatchFailure;
 use crate::question::{Batch, BatchId, Outcome, Question, Replica, Rows, Unavailable, Why};
 use crate::replicas::{Health, Replicas};
 use crate::tuner::{Decision, Reason, Tuner};
-use answers::PARTS_CREDIT_MAX;
 pub use answers::part_rows;
+use answers::{ENDED_CREDIT_MAX, PARTS_CREDIT_MAX};
 use probe::Probe;
 use suspects::Suspects;
-use table::{Answered, Answers, Asking, Table, Taken, What};
+use table::{Answered, Answers, Asking, Line, Table, Taken, What};
 
 /// How often what the cache wants renewed is fetched.
 const TICK_US: u64 = 100_000;
@@ -95,12 +100,37 @@ struct Flight {
     sent_us: u64,
     /// The look-up of each row; none for a probe.
     lookups: Vec<Name>,
-    /// Look-ups of names known not to exist, which wait for it without a row.
-    passengers: Vec<(Name, Ticket)>,
+    passengers: Vec<Passenger>,
     rows: usize,
     is_verify: bool,
+    /// It asks for a name that is taken never to be answered.
+    is_hung: bool,
     /// What it asks, if nobody waits for it.
     probe: Option<Rows>,
+}
+
+/// A look-up of a name known not to exist, which waits for a statement without a row.
+struct Passenger {
+    name: Name,
+    ticket: Ticket,
+    /// How many of the rows were taken before it.
+    rows_before: usize,
+}
+
+impl Flight {
+    /// All its look-ups in the order in which they were taken, with a row or without.
+    fn names(&self) -> Vec<Name> {
+        let mut names = Vec::with_capacity(self.lookups.len() + self.passengers.len());
+        let mut passengers = self.passengers.iter().peekable();
+        for (nth, &name) in self.lookups.iter().enumerate() {
+            while let Some(one) = passengers.next_if(|one| one.rows_before <= nth) {
+                names.push(one.name);
+            }
+            names.push(name);
+        }
+        names.extend(passengers.map(|one| one.name));
+        names
+    }
 }
 
 /// Look-ups of one configuration of stores; see the [module](self). A `T` tells the caller
@@ -131,6 +161,8 @@ pub struct Pipeline<T> {
     refusals_in_row: u32,
     /// What is left to take lost statements apart with.
     parts_credit: u32,
+    /// The same where connections ended over them.
+    ended_credit: u32,
     /// Questions may have come, in [`Mode::Blocking`], that did not join.
     has_unjoined: bool,
     is_outage: bool,
@@ -165,6 +197,7 @@ impl<T> Pipeline<T> {
             probe: Probe::default(),
             refusals_in_row: 0,
             parts_credit: PARTS_CREDIT_MAX,
+            ended_credit: ENDED_CREDIT_MAX,
             has_unjoined: is_blocking(&config),
             is_outage: false,
             answers: VecDeque::new(),
@@ -189,8 +222,10 @@ impl<T> Pipeline<T> {
             digest,
             why,
         } = question;
-        let is_alone =
-            !self.suspects.is_empty() && self.suspects.holds(now_us, self.hash.hash_one(&subject));
+        let line = match self.suspects.is_empty() || digest.is_some() {
+            true => Line::Shared,
+            false => self.suspects.line(now_us, self.hash.hash_one(&subject)),
+        };
         let doubted = match why {
             Why::DigestAgain => Some((subject.clone(), deadline_us)),
             // The same steps, and no doubt: there was nothing that it could be cast on.
@@ -221,7 +256,7 @@ impl<T> Pipeline<T> {
                 what,
                 deadline_us,
                 joins: !is_blocking(&self.config),
-                is_alone,
+                line,
             },
         );
         match taken {
@@ -319,7 +354,10 @@ impl<T> Pipeline<T> {
                 0
             },
             breaks: self.replicas.breaks(),
-            queued: (self.table.queued(false) + self.table.queued(true)) as u64,
+            queued: Line::ALL
+                .map(|line| self.table.queued(line) as u64)
+                .iter()
+                .sum(),
             in_flight: self.flights.len() as u64,
             replicas_open: self.replicas.count(Health::Open) as u64,
             replicas_probed: self.replicas.count(Health::Probing) as u64,
@@ -353,7 +391,7 @@ impl<T> Pipeline<T> {
     /// How long a question that comes now will take. Where nothing is under way the next
     /// one is always tried: whatever made the last ones slow may be over.
     fn expected_us(&self, now_us: u64) -> u64 {
-        let queued = self.table.queued(false) + self.table.queued(true);
+        let queued = self.table.queued(Line::Shared) + self.table.queued(Line::Apart);
         if queued == 0 && self.in_flight == 0 {
             return 0;
         }

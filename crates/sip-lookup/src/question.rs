@@ -1,6 +1,8 @@
 //! What a pipeline is asked, what it sends and what it is told.
 
-use sip_auth::{Algorithm, DigestRequest, Reply, Secrets, Subject};
+use std::sync::Arc;
+
+use sip_auth::{Algorithm, DigestRequest, Qop, Reply, Secrets, Subject};
 
 /// A look-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +49,45 @@ pub enum Rows {
     Verify(Box<DigestRequest>),
 }
 
+/// A name that nobody has. Asked for in the place of one that a store cannot be asked for, so that
+/// its answer comes as late as another, and to see whether a store answers at all.
+pub const ABSENT_USER: &str = "signet-there-is-no-such-user";
+
+impl Rows {
+    /// The realm that it is about, or that of the first of its users.
+    pub fn realm(&self) -> Option<Arc<str>> {
+        match self {
+            Self::Secrets(subjects) => subjects.first().map(|first| Arc::clone(first.realm())),
+            Self::Verify(digest) => Some(Arc::clone(&digest.realm)),
+        }
+    }
+
+    /// The same question about a user of a realm whom nobody has, with nothing in it that a
+    /// stranger chose.
+    #[must_use]
+    pub fn about_nobody(&self, realm: &Arc<str>) -> Self {
+        match self {
+            Self::Secrets(_) => {
+                let nobody = Subject::new(ABSENT_USER.as_bytes(), Arc::clone(realm));
+                Self::Secrets(vec![nobody])
+            }
+            Self::Verify(_) => Self::Verify(Box::new(DigestRequest {
+                user: ABSENT_USER.as_bytes().to_vec(),
+                realm: Arc::clone(realm),
+                nonce: b"0".to_vec(),
+                method: b"REGISTER".to_vec(),
+                uri: format!("sip:{realm}").into_bytes(),
+                qop: Qop::Auth,
+                algorithm: Algorithm::Md5,
+                cnonce: b"0".to_vec(),
+                nonce_count: b"00000001".to_vec(),
+                response: vec![b'0'; 2 * Algorithm::Md5.digest_len()],
+                body_digest: None,
+            })),
+        }
+    }
+}
+
 /// What is to be sent now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
@@ -80,6 +121,9 @@ pub enum BatchAnswer {
 pub enum BatchFailure {
     /// No connection, or it ended: the store may be gone.
     Unreachable(String),
+    /// The store ended the connection over the statement each time that it was asked, and answered
+    /// another: it is there, and what it cannot bear is in the statement.
+    Ended(String),
     /// The store does not let us log in: it is there, and answers nothing that we ask.
     LogInRefused(String),
     /// The store refused the statement, or answered what cannot be understood. It is there: what
@@ -114,6 +158,7 @@ impl std::fmt::Display for BatchFailure {
                 "it refused our log-in ({why}): see whether it knows the user and the password \
                  that are configured, and lets this machine in"
             ),
+            Self::Ended(why) => write!(f, "it ends the connection over the question: {why}"),
             Self::Refused(why) => write!(f, "it refused the question: {why}"),
             Self::Unusable(why) => write!(
                 f,

@@ -14,13 +14,15 @@
 //! A failure counts only where it is news. One broken connection fails all statements in
 //! flight at once: only a statement that was sent after the failure before it counts. A
 //! statement that timed out counts where the replica has said nothing since it was sent;
-//! else the statement was slow, and the replica is not gone.
+//! else the statement was slow, and the replica is not gone. One about a name for which it was lost
+//! before, alone, counts never: the replica is tried then as one that is left alone is, while it
+//! goes on being asked, and what counts is whether that is answered.
 //!
 //! Probes leave at their interval whether or not the one before has failed, so that a
 //! replica that swallows statements is found back within an interval and a round trip.
-//! Nobody waits for them: they repeat a question that a replica has answered, so that no name
-//! that a store never answers keeps one from being found back, and while none is healthy in turn
-//! with it what was refused.
+//! Nobody waits for them: they repeat a question that a replica has answered, or ask about nobody
+//! where none has yet or where digests are verified, so that no name that a store never answers keeps
+//! one from being found back, and while none is healthy in turn with it what was refused.
 //!
 //! # Failover
 //! The first healthy replica in the configured order is asked. What fails with one is asked
@@ -51,12 +53,21 @@ struct State {
     heard_us: Option<u64>,
     /// Since when it is open.
     open_since_us: Option<u64>,
+    /// It has said nothing to a name that it is taken never to answer, nor since.
+    is_doubted: bool,
     next_probe_us: u64,
     probes: u32,
     /// How often it was tried since then.
     tries: u32,
     /// Statements that it has broken off, and none that it has answered between.
     broken_off: u32,
+}
+
+impl State {
+    /// Whether it is asked now and then what nobody waits for, to see whether it is there.
+    const fn is_tried(&self) -> bool {
+        self.open_since_us.is_some() || self.is_doubted
+    }
 }
 
 /// Statements that a replica has broken off in a row, after which the next one counts as lost.
@@ -130,7 +141,7 @@ impl Replicas {
     /// The replica whose turn it is to be tried.
     pub fn take_probe(&mut self, now_us: u64) -> Option<Replica> {
         let interval_us = self.probe_interval_us;
-        let is_due = |s: &State| s.open_since_us.is_some() && s.next_probe_us <= now_us;
+        let is_due = |s: &State| s.is_tried() && s.next_probe_us <= now_us;
         let nth = self.states.iter().position(is_due)?;
         let state = self.states.get_mut(nth)?;
         state.next_probe_us = now_us + interval_us;
@@ -146,8 +157,8 @@ impl Replicas {
 
     /// When the next one is to be tried.
     pub fn next_probe_us(&self) -> Option<u64> {
-        let open = self.states.iter().filter(|s| s.open_since_us.is_some());
-        open.map(|state| state.next_probe_us).min()
+        let tried = self.states.iter().filter(|s| s.is_tried());
+        tried.map(|state| state.next_probe_us).min()
     }
 
     /// A probe has ended, in whatever way.
@@ -183,6 +194,24 @@ impl Replicas {
             state.failures = 0;
             state.heard_us = Some(now_us);
             state.open_since_us = None;
+            state.is_doubted = false;
+        }
+    }
+
+    /// Whether it has said anything since then.
+    pub fn has_spoken_since(&self, replica: Replica, sent_us: u64) -> bool {
+        let heard_us = self.states.get(replica.0).and_then(|state| state.heard_us);
+        heard_us.is_some_and(|heard_us| heard_us >= sent_us)
+    }
+
+    /// A statement sent then, about a name that is taken never to be answered, has failed without
+    /// a word. That says nothing of the replica; so it is tried, where it has said nothing else.
+    pub fn doubt(&mut self, replica: Replica, sent_us: u64) {
+        if self.has_spoken_since(replica, sent_us) {
+            return;
+        }
+        if let Some(state) = self.states.get_mut(replica.0) {
+            state.is_doubted = true;
         }
     }
 
@@ -299,6 +328,29 @@ mod tests {
         replicas.heard(500_001, FIRST);
         assert_eq!(replicas.healthy(), Some(FIRST));
         assert_eq!(replicas.next_probe_us(), None);
+    }
+
+    #[test]
+    fn one_that_is_doubted_is_tried_and_left_alone_where_it_does_not_answer() {
+        let mut replicas = replicas(1);
+        replicas.heard(1_000, FIRST);
+        replicas.doubt(FIRST, 1_000);
+        assert_eq!(replicas.next_probe_us(), None, "it has spoken since");
+        replicas.doubt(FIRST, 1_001);
+        assert_eq!(replicas.take_probe(2_000), Some(FIRST));
+        replicas.end_probe(FIRST);
+        replicas.heard(3_000, FIRST);
+        assert_eq!(replicas.take_probe(1_000_000), None);
+        replicas.doubt(FIRST, 1_000_000);
+        for nth in 0..3 {
+            assert_eq!(replicas.health(FIRST), Health::Healthy);
+            let sent_us = 2_000_000 + nth * 200_000;
+            assert_eq!(replicas.take_probe(sent_us), Some(FIRST));
+            assert_eq!(replicas.take_probe(sent_us + 199_999), None);
+            replicas.end_probe(FIRST);
+            replicas.failed(3_000_000 + nth, FIRST, sent_us, false);
+        }
+        assert_eq!(replicas.health(FIRST), Health::Open);
     }
 
     #[test]

@@ -3,11 +3,10 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use sip_auth::{Algorithm, DigestRequest, Qop, Secrets, Subject};
+use sip_auth::{Secrets, Subject};
 use sip_lookup::{BatchAnswer, BatchFailure, Rows};
 
 use crate::fault::Unanswered;
-use crate::names::ABSENT_USER;
 use crate::url::{Scheme, Url};
 use crate::{Capabilities, Error, Options, http, ldap, mysql, postgres, radius, redis};
 
@@ -102,10 +101,10 @@ impl UserDb {
     /// no other, as an endpoint that serves others' domains: then in the realm that it answered
     /// last.
     async fn ask_about_nobody(&self, rows: &Rows) -> Result<(), BatchFailure> {
-        let Some(realm) = realm_of(rows) else {
+        let Some(realm) = rows.realm() else {
             return Ok(());
         };
-        let Err(unanswered) = self.ask_once(&about_nobody(rows, &realm)).await else {
+        let Err(unanswered) = self.ask_once(&rows.about_nobody(&realm)).await else {
             return Ok(());
         };
         let is_unusable = matches!(unanswered.failure, BatchFailure::Unusable(_));
@@ -113,7 +112,7 @@ impl UserDb {
         let answered = self.answered.borrow().clone();
         match answered.filter(|answered| may_be_of_the_realm && *answered != realm) {
             Some(answered) => {
-                let nobody = self.ask_once(&about_nobody(rows, &answered)).await;
+                let nobody = self.ask_once(&rows.about_nobody(&answered)).await;
                 nobody.map(drop).map_err(|_| unanswered.failure)
             }
             None => Err(unanswered.failure),
@@ -122,7 +121,7 @@ impl UserDb {
 
     async fn ask_once(&self, rows: &Rows) -> Result<BatchAnswer, Unanswered> {
         let answer = each!(self, client => client.ask(rows).await?);
-        if let Some(realm) = realm_of(rows) {
+        if let Some(realm) = rows.realm() {
             *self.answered.borrow_mut() = Some(realm);
         }
         Ok(answer)
@@ -197,41 +196,8 @@ impl UserDb {
 /// The same of a name in the question.
 fn of_a_name(failure: BatchFailure) -> BatchFailure {
     match failure {
-        BatchFailure::LogInRefused(why) | BatchFailure::Unreachable(why) => {
-            BatchFailure::Refused(why)
-        }
+        BatchFailure::LogInRefused(why) => BatchFailure::Refused(why),
+        BatchFailure::Unreachable(why) => BatchFailure::Ended(why),
         other => other,
-    }
-}
-
-/// The realm of a question, or of the first of its users.
-fn realm_of(rows: &Rows) -> Option<Arc<str>> {
-    match rows {
-        Rows::Secrets(subjects) => subjects.first().map(|first| Arc::clone(first.realm())),
-        Rows::Verify(digest) => Some(Arc::clone(&digest.realm)),
-    }
-}
-
-/// The same question about a user of a realm whom nobody has, with nothing in it that a stranger
-/// chose.
-fn about_nobody(rows: &Rows, realm: &Arc<str>) -> Rows {
-    match rows {
-        Rows::Secrets(_) => {
-            let nobody = Subject::new(ABSENT_USER.as_bytes(), Arc::clone(realm));
-            Rows::Secrets(vec![nobody])
-        }
-        Rows::Verify(_) => Rows::Verify(Box::new(DigestRequest {
-            user: ABSENT_USER.as_bytes().to_vec(),
-            realm: Arc::clone(realm),
-            nonce: b"0".to_vec(),
-            method: b"REGISTER".to_vec(),
-            uri: format!("sip:{realm}").into_bytes(),
-            qop: Qop::Auth,
-            algorithm: Algorithm::Md5,
-            cnonce: b"0".to_vec(),
-            nonce_count: b"00000001".to_vec(),
-            response: vec![b'0'; 2 * Algorithm::Md5.digest_len()],
-            body_digest: None,
-        })),
     }
 }

@@ -55,6 +55,9 @@ pub(crate) trait Protocol: 'static {
     /// What one connection has to remember.
     type Dialogue: Dialogue<Self::Question, Self::Answer>;
 
+    /// Whether a question that may have been answered may be asked once more: it changes nothing.
+    fn may_be_repeated(question: &Self::Question) -> bool;
+
     /// Connects and logs in.
     async fn begin(&self) -> Result<(Stream, Self::Dialogue), BatchFailure>;
 
@@ -90,6 +93,11 @@ pub(crate) enum Taken<A> {
 pub(crate) fn carried(lanes_max: usize) -> usize {
     lanes_max.clamp(1, LANES_MAX) * LANE_DEPTH
 }
+
+/// How often a question is asked again whose connection ended over another's answer. A question
+/// whose answer cannot be read ends one connection, its part the next, and so on until it is alone:
+/// that is how many of them that takes ([`sip_lookup::part_rows`]).
+const ASKED_AGAIN_MAX: u8 = 4;
 
 /// Why a connection ends.
 struct End {
@@ -163,6 +171,8 @@ impl<P: Protocol> Drop for Lane<P> {
 
 struct Job<P: Protocol> {
     question: P::Question,
+    /// How often it was asked again.
+    again: u8,
     answer: oneshot::Sender<Result<P::Answer, BatchFailure>>,
     /// Kept until the answer is read or cannot come, whether or not somebody waits for it.
     _turn: OwnedSemaphorePermit,
@@ -191,6 +201,7 @@ impl<P: Protocol> Lanes<P> {
         let (answer, receiver) = oneshot::channel();
         self.send(|under_way| Job {
             question,
+            again: 0,
             answer,
             _turn: turn,
             _under_way: under_way,
@@ -236,7 +247,15 @@ impl<P: Protocol> Lane<P> {
 
 /// A lane: connects when there is something to ask.
 async fn run<P: Protocol>(protocol: Rc<P>, mut jobs: mpsc::UnboundedReceiver<Job<P>>) {
-    while let Some(first) = jobs.recv().await {
+    let mut again = VecDeque::new();
+    loop {
+        let first = match again.pop_front() {
+            Some(job) => job,
+            None => match jobs.recv().await {
+                Some(job) => job,
+                None => return,
+            },
+        };
         if first.answer.is_closed() {
             continue;
         }
@@ -247,13 +266,15 @@ async fn run<P: Protocol>(protocol: Rc<P>, mut jobs: mpsc::UnboundedReceiver<Job
                     waiting: RefCell::default(),
                 };
                 let end = connection
-                    .run(stream, first, &mut jobs, protocol.patience())
+                    .run(stream, first, &mut again, &mut jobs, protocol.patience())
                     .await;
-                connection.tell(&end);
+                let mut bystanders = connection.tell(&end);
+                bystanders.append(&mut again);
+                again = bystanders;
             }
             Err(why) => {
                 let _ = first.answer.send(Err(why.clone()));
-                while let Ok(job) = jobs.try_recv() {
+                while let Some(job) = again.pop_front().or_else(|| jobs.try_recv().ok()) {
                     let _ = job.answer.send(Err(why.clone()));
                 }
             }
@@ -280,42 +301,59 @@ impl<P: Protocol> Connection<P> {
         &self,
         stream: Stream,
         first: Job<P>,
+        again: &mut VecDeque<Job<P>>,
         jobs: &mut mpsc::UnboundedReceiver<Job<P>>,
         patience: Duration,
     ) -> End {
         let (reader, writer) = tokio::io::split(stream);
         tokio::select! {
-            why = self.write(writer, first, jobs) => why.into(),
+            why = self.write(writer, first, again, jobs) => why.into(),
             end = self.read(reader) => end,
             why = self.watch(patience) => why.into(),
         }
     }
 
-    /// Tells all who wait why it has ended. What cannot be read is one question's matter: to the
-    /// others it is a connection that is gone.
-    fn tell(self, end: &End) {
+    /// Tells those who wait why it has ended. What cannot be read is one question's matter: the
+    /// others are given back to be asked on the next connection, a few times. Where nobody can say
+    /// whose matter it is, to all it is a connection that is gone.
+    fn tell(self, end: &End) -> VecDeque<Job<P>> {
         let waiting = self.waiting.into_inner();
         let is_alone = waiting.len() == 1;
-        for Waiting { number, job, .. } in waiting {
+        let is_one = |about| waiting.iter().any(|one: &Waiting<P>| one.number == about);
+        let is_known = end.about.is_some_and(is_one);
+        let mut again = VecDeque::new();
+        for Waiting {
+            number, mut job, ..
+        } in waiting
+        {
             let is_his = end.about.map_or(is_alone, |about| about == number);
-            let _ = job.answer.send(Err(match &end.why {
+            let may = P::may_be_repeated(&job.question) && job.again < ASKED_AGAIN_MAX;
+            let failure = match &end.why {
+                BatchFailure::Refused(_) if !is_his && is_known && may => {
+                    job.again += 1;
+                    again.push_back(job);
+                    continue;
+                }
                 BatchFailure::Refused(why) if !is_his => BatchFailure::Unreachable(why.clone()),
                 why => why.clone(),
-            }));
+            };
+            let _ = job.answer.send(Err(failure));
         }
+        again
     }
 
     async fn write(
         &self,
         mut writer: WriteHalf<Stream>,
         first: Job<P>,
+        again: &mut VecDeque<Job<P>>,
         jobs: &mut mpsc::UnboundedReceiver<Job<P>>,
     ) -> BatchFailure {
         let mut buffer = Vec::new();
         let mut last_number = 0;
         let mut next = Some(first);
         loop {
-            let Some(job) = next.take() else {
+            let Some(job) = next.take().or_else(|| again.pop_front()) else {
                 match jobs.recv().await {
                     Some(job) => next = Some(job),
                     None => return BatchFailure::Unreachable("the store was dropped".to_owned()),
@@ -325,7 +363,7 @@ impl<P: Protocol> Connection<P> {
             last_number = last_number % NUMBER_MAX + 1;
             self.put(last_number, job, &mut buffer);
             if buffer.len() < WRITE_AT_ONCE
-                && let Ok(job) = jobs.try_recv()
+                && let Some(job) = again.pop_front().or_else(|| jobs.try_recv().ok())
             {
                 next = Some(job);
                 continue;
@@ -465,6 +503,10 @@ mod tests {
         type Question = ();
         type Answer = ();
         type Dialogue = Mute;
+
+        fn may_be_repeated((): &()) -> bool {
+            true
+        }
 
         async fn begin(&self) -> Result<(Stream, Mute), BatchFailure> {
             self.tries.set(self.tries.get() + 1);

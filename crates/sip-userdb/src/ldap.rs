@@ -278,10 +278,12 @@ impl Client {
                 format!("{login} refused the log-in ({why})"),
                 "compare the DN in the URL and the password with the directory's",
             ),
-            BatchFailure::Refused(why) | BatchFailure::Unusable(why) => Error::new(
-                format!("{login} refused ({why})"),
-                "see whether the base is there and who may read it",
-            ),
+            BatchFailure::Refused(why) | BatchFailure::Ended(why) | BatchFailure::Unusable(why) => {
+                Error::new(
+                    format!("{login} refused ({why})"),
+                    "see whether the base is there and who may read it",
+                )
+            }
             BatchFailure::Cancelled(why) => {
                 Error::new(format!("{login} broke it off ({why})"), "try again")
             }
@@ -462,6 +464,10 @@ impl Protocol for Wire {
     type Question = Search;
     type Answer = Found;
     type Dialogue = Talk;
+
+    fn may_be_repeated(_: &Search) -> bool {
+        true
+    }
 
     async fn begin(&self) -> Result<(Stream, Talk), BatchFailure> {
         let login = &self.0;

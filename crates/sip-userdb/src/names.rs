@@ -1,10 +1,10 @@
 //! Names that are not sent as they are.
 
-use crate::url::{Host, Url};
+/// Asked for in the place of a name that a store cannot be asked for. What the store says of it is
+/// not believed.
+pub(crate) use sip_lookup::ABSENT_USER;
 
-/// Asked for in the place of a name that a store cannot be asked for, so that its answer
-/// comes as late as another. What the store says of it is not believed.
-pub(crate) const ABSENT_USER: &str = "signet-there-is-no-such-user";
+use crate::url::{Host, Url};
 
 /// Whether a name is text that every store of text takes as it is. What is no UTF-8, or
 /// ends early for whoever counts to a NUL, could be read there as somebody else.

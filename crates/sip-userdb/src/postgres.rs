@@ -85,8 +85,12 @@ impl Client {
         let sheet = RefCell::new(Sheet::new(subjects.len()));
         let mut refused = self.ask_groups(groups, &sheet).await?;
         // One of them has a name that the table cannot have. In parts, the others are answered.
-        // Where nobody is refused as well, it is not the name.
-        let mut nobody = Some(Group::nobody());
+        // Where nobody is refused as well, it is not the name. Names that were refused before are
+        // why by themselves, and the answers to all others do not wait for another round.
+        let is_known = refused
+            .iter()
+            .all(|(group, _)| self.suspects.borrow().has(group));
+        let mut nobody = (!is_known).then(Group::nobody);
         while !refused.is_empty() {
             let (singles, mut parts) = apart(refused);
             parts.extend(nobody.take());

@@ -254,6 +254,7 @@ impl Client {
         let question = Question {
             commands: commands.into(),
             replies: 4,
+            reads: false,
         };
         let replies = self.lanes.ask(question).await;
         let replies = replies.map_err(|failure| self.error(&failure))?;
@@ -284,6 +285,7 @@ impl Client {
         let question = Question {
             commands: commands.into(),
             replies: 1,
+            reads: true,
         };
         match self.lanes.ask(question).await?.pop() {
             Some(Reply::Error(why)) => Err(failure(why)),
@@ -306,10 +308,12 @@ impl Client {
                 format!("{login} refused the log-in ({why})"),
                 "compare the user of the URL, the password and the database with its ACL",
             ),
-            BatchFailure::Refused(why) | BatchFailure::Unusable(why) => Error::new(
-                format!("{login} refused ({why})"),
-                "see what its user may do: docs/STORES.md lists the commands",
-            ),
+            BatchFailure::Refused(why) | BatchFailure::Ended(why) | BatchFailure::Unusable(why) => {
+                Error::new(
+                    format!("{login} refused ({why})"),
+                    "see what its user may do: docs/STORES.md lists the commands",
+                )
+            }
             BatchFailure::Cancelled(why) => {
                 Error::new(format!("{login} broke it off ({why})"), "try again")
             }
@@ -375,6 +379,8 @@ fn unexpected(command: &str, reply: Reply) -> BatchFailure {
 struct Question {
     commands: zeroize::Zeroizing<Vec<u8>>,
     replies: usize,
+    /// It changes nothing.
+    reads: bool,
 }
 
 struct Wire(Rc<Login>);
@@ -383,6 +389,10 @@ impl Protocol for Wire {
     type Question = Question;
     type Answer = Vec<Reply>;
     type Dialogue = Talk;
+
+    fn may_be_repeated(question: &Question) -> bool {
+        question.reads
+    }
 
     async fn begin(&self) -> Result<(Stream, Talk), BatchFailure> {
         Ok((self.0.begin().await?, Talk::default()))

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use sip_hook::{Action, Kind};
 
 use super::*;
-use crate::testing::TempDir;
+use crate::testing::{TempDir, logged};
 use script::{Peer, serve};
 
 /// How long anything may take on a loaded machine.
@@ -128,6 +128,27 @@ fn is_continue(outcome: &Outcome) -> bool {
     outcome
         .as_ref()
         .is_ok_and(|answer| *answer.action() == Action::Continue)
+}
+
+#[test]
+fn a_hook_that_fails_and_answers_in_turn_is_not_told_of_each_time() {
+    let text = logged(|| {
+        let mut complaints = Complaints {
+            url: "http://127.0.0.1:1/".to_owned(),
+            told: None,
+            is_told_to_fail: false,
+        };
+        for _ in 0..100 {
+            complaints.fails(&BatchFailure::TimedOut);
+            complaints.answers();
+        }
+    });
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(
+        matches!(lines[..], [fails, answers]
+            if fails.contains("fails") && answers.contains("answers again")),
+        "{text}"
+    );
 }
 
 #[test]

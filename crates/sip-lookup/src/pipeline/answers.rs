@@ -6,8 +6,8 @@ use sip_auth::{Algorithm, Reply, Secrets, Subject};
 use slots::Name;
 
 use super::probe::rows_of;
-use super::table::{Again, Table, What};
-use super::{Flight, Pipeline, REFRESHES_PER_TICK, TICK_US};
+use super::table::{Again, Line, Table, What};
+use super::{Flight, Passenger, Pipeline, REFRESHES_PER_TICK, TICK_US};
 use crate::question::{BatchAnswer, BatchFailure, BatchId, Row, Unavailable};
 use crate::tuner::Sample;
 
@@ -32,6 +32,11 @@ const APART_MAX: usize = 4;
 /// is away or slow: in parts it would have more to do, and no more would be answered.
 const PARTS_COST: u32 = 3;
 pub(super) const PARTS_CREDIT_MAX: u32 = 12;
+/// The same where the store ended its connections over a statement: there is more for that, since
+/// nobody waits for long. But it is not paid for by the answers of the four rows of a small one: who
+/// answers single rows and nothing larger is not asked for ever for each row by itself.
+const ENDED_COST: u32 = 4;
+pub(super) const ENDED_CREDIT_MAX: u32 = 64;
 const NO_ADVICE: Unavailable = Unavailable {
     retry_after_s: None,
 };
@@ -62,8 +67,14 @@ impl<T> Pipeline<T> {
         }
         self.refusals_in_row = 0;
         self.parts_credit = (self.parts_credit + 1).min(PARTS_CREDIT_MAX);
+        self.ended_credit = (self.ended_credit + 1).min(ENDED_CREDIT_MAX);
         if let Some(what) = some_of(&self.table, &flight) {
             self.probe.answered(rows_of(what));
+        }
+        if flight.is_hung
+            && let Some(What::Secrets(subject)) = some_of(&self.table, &flight)
+        {
+            self.suspects.answered(self.hash.hash_one(subject));
         }
         self.figures.answered += 1;
         self.figures.round_trip_us += now_us.saturating_sub(flight.sent_us);
@@ -117,6 +128,7 @@ impl<T> Pipeline<T> {
                 }
                 self.refused(now_us, &flight, may_do);
             }
+            BatchFailure::Ended(_) => self.ended(now_us, &flight),
             BatchFailure::Unreachable(_) => self.lost(now_us, &flight, UNREACHABLE),
             BatchFailure::LogInRefused(_) => self.lost(now_us, &flight, LOG_IN_REFUSED),
             BatchFailure::Unusable(_) => self.lost(now_us, &flight, REFUSED),
@@ -186,7 +198,7 @@ impl<T> Pipeline<T> {
     /// Names that do not exist were not in the statement. Where that may have changed since
     /// it left, they are asked for.
     fn land_passengers(&mut self, now_us: u64, flight: &Flight) {
-        for &(name, ticket) in &flight.passengers {
+        for &Passenger { name, ticket, .. } in &flight.passengers {
             let Some(lookup) = self.table.lookups.get_mut(name) else {
                 continue;
             };
@@ -225,7 +237,8 @@ impl<T> Pipeline<T> {
     /// name among them may be why. A digest that timed out is not: a store that has seen it and
     /// counts nonces would take it for one that somebody sends again, and say that it is wrong.
     /// Where the way to a store is known to be closed it is: most of what was under way there has
-    /// not been seen.
+    /// not been seen. Nor is a name that is taken never to be answered, where again it was not: that
+    /// says nothing of the store.
     fn lost(&mut self, now_us: u64, flight: &Flight, kind: usize) {
         if let Some(count) = self.figures.failures.get_mut(kind) {
             *count += 1;
@@ -234,55 +247,101 @@ impl<T> Pipeline<T> {
             self.probe.sent(what);
         }
         let in_time = kind != TIMED_OUT;
-        self.replicas
-            .failed(now_us, flight.replica, flight.sent_us, in_time);
-        let mut retries = match flight.is_verify && !in_time {
+        let may_be_of_a_name = matches!(kind, UNREACHABLE | TIMED_OUT);
+        match flight.is_hung && may_be_of_a_name {
+            true => self.replicas.doubt(flight.replica, flight.sent_us),
+            false => self
+                .replicas
+                .failed(now_us, flight.replica, flight.sent_us, in_time),
+        }
+        let retries = match !in_time && (flight.is_verify || flight.is_hung) {
             true => 0,
             false => RETRIES,
         };
-        if matches!(kind, UNREACHABLE | TIMED_OUT) {
+        if may_be_of_a_name {
             self.suspect(now_us, flight);
-            if self.may_be_of_a_name(flight) {
-                self.parts_credit -= PARTS_COST;
-                self.set_parts(flight);
-                retries = u8::MAX;
-            }
         }
-        for name in names(flight) {
-            self.ask_again(now_us, name, retries);
-        }
+        let may = may_be_of_a_name && self.has_parts(flight);
+        let is_apart = may && is_spent(&mut self.parts_credit, PARTS_COST);
+        self.ask_all_again(now_us, flight, is_apart, retries);
         self.note_outage(now_us);
     }
 
-    /// Whether a statement that was lost is to be taken apart.
-    fn may_be_of_a_name(&self, flight: &Flight) -> bool {
-        let mut names = flight.lookups.iter();
-        flight.rows > 1
-            && self.parts_credit >= PARTS_COST
-            && names.any(|&name| self.table.waiting(name) > 0)
+    /// A store ended the connection over a statement, twice, and answered another between: it is
+    /// there. A row that was alone is what it does not bear. What had several is asked in parts as
+    /// long as that is answered: whatever ends all but the smallest is not asked everything again.
+    fn ended(&mut self, now_us: u64, flight: &Flight) {
+        self.figures.failures[UNREACHABLE] += 1;
+        self.replicas.heard(now_us, flight.replica);
+        self.note_outage(now_us);
+        let is_single = flight.names().len() == 1;
+        if is_single && let Some(What::Secrets(subject)) = some_of(&self.table, flight) {
+            let hash = self.hash.hash_one(subject);
+            self.suspects.note(now_us, hash, Line::Apart);
+        }
+        let retries = match is_single {
+            true => 0,
+            false => RETRIES,
+        };
+        let is_apart = self.has_parts(flight) && is_spent(&mut self.ended_credit, ENDED_COST);
+        self.ask_all_again(now_us, flight, is_apart, retries);
+    }
+
+    /// Whether a statement that is asked again can be taken apart.
+    fn has_parts(&self, flight: &Flight) -> bool {
+        let names = flight.names();
+        names.len() > 1 && names.iter().any(|&name| self.table.waiting(name) > 0)
+    }
+
+    /// Has the rows of a statement asked again, in parts where it is taken apart. The last first, so
+    /// that putting each in front of a queue keeps their order.
+    fn ask_all_again(&mut self, now_us: u64, flight: &Flight, is_apart: bool, retries: u8) {
+        if is_apart {
+            self.set_parts(flight);
+        }
+        let retries = if is_apart { u8::MAX } else { retries };
+        for name in flight.names().into_iter().rev() {
+            self.ask_again(now_us, name, retries);
+        }
     }
 
     /// What was lost in a part of a statement that was lost, or alone after that, may be why: it
-    /// is asked alone for a while. Its time may be over before it is found out which.
+    /// is asked alone for a while. Its time may be over before it is found out which. A part says
+    /// nothing where all is lost.
     fn suspect(&mut self, now_us: u64, flight: &Flight) {
+        let is_single = flight.rows == 1;
+        let is_there = self
+            .replicas
+            .has_spoken_since(flight.replica, flight.sent_us);
+        let line = match is_single {
+            true => Line::Hung,
+            false => Line::Apart,
+        };
         for &name in &flight.lookups {
             if let Some(lookup) = self.table.lookups.get(name)
-                && lookup.is_alone
-                && (flight.rows == 1 || lookup.part.is_some())
                 && let What::Secrets(subject) = &lookup.what
+                && match is_single {
+                    true => lookup.line > Line::Shared || lookup.failures > 0,
+                    false => lookup.part.is_some() && is_there,
+                }
             {
-                self.suspects.note(now_us, self.hash.hash_one(subject));
+                self.suspects
+                    .note(now_us, self.hash.hash_one(subject), line);
+                self.table.move_to(name, line);
             }
         }
     }
 
-    /// Has the rows of a statement go in parts the next time, those of a small one each alone.
+    /// Has the rows of a statement go in parts the next time, those of a small one each alone. Who
+    /// waited for it without a row has his place among them.
     fn set_parts(&mut self, flight: &Flight) {
-        let part_rows = part_rows(flight.rows);
-        let parts = self.table.new_parts(flight.rows.div_ceil(part_rows));
-        for (nth, &name) in flight.lookups.iter().enumerate() {
+        let mut names = flight.names();
+        names.retain(|&name| self.table.waiting(name) > 0);
+        let part_rows = part_rows(names.len());
+        let parts = self.table.new_parts(names.len().div_ceil(part_rows));
+        for (nth, name) in names.into_iter().enumerate() {
+            self.table.move_to(name, Line::Apart);
             if let Some(lookup) = self.table.lookups.get_mut(name) {
-                lookup.is_alone = true;
                 lookup.part = (part_rows > 1).then(|| parts + (nth / part_rows) as u64);
             }
         }
@@ -321,15 +380,17 @@ impl<T> Pipeline<T> {
             return;
         }
         self.refusals_in_row = self.refusals_in_row.saturating_add(1);
-        let is_split = flight.rows > 1 && self.refusals_in_row <= REFUSALS_MAX;
+        let names = flight.names();
+        let is_split = names.len() > 1 && self.refusals_in_row <= REFUSALS_MAX;
         if is_split {
             self.set_parts(flight);
         }
-        for &name in flight.lookups.iter().rev() {
+        for name in names.into_iter().rev() {
+            let is_single = flight.lookups == [name];
             let Some(lookup) = self.table.lookups.get_mut(name) else {
                 continue;
             };
-            if flight.rows == 1 && may_do && !flight.is_verify && lookup.failures < RETRIES {
+            if is_single && may_do && !flight.is_verify && lookup.failures < RETRIES {
                 lookup.failures += 1;
                 if self.table.waiting(name) > 0 {
                     self.figures.retried +=
@@ -340,19 +401,15 @@ impl<T> Pipeline<T> {
             let Some(lookup) = self.table.lookups.get_mut(name) else {
                 continue;
             };
-            if flight.rows == 1
-                && let What::Secrets(subject) = &lookup.what
-            {
-                self.suspects.note(now_us, self.hash.hash_one(subject));
+            if is_single && let What::Secrets(subject) = &lookup.what {
+                let hash = self.hash.hash_one(subject);
+                self.suspects.note(now_us, hash, Line::Apart);
             }
             if !is_split || self.table.waiting(name) == 0 {
                 self.give_up(now_us, name, NO_ADVICE);
                 continue;
             }
             self.figures.retried += u64::from(self.table.again(name, true) == Again::Queued);
-        }
-        for &(name, _) in flight.passengers.iter().rev() {
-            self.ask_again(now_us, name, RETRIES);
         }
     }
 
@@ -397,6 +454,13 @@ impl<T> Pipeline<T> {
     }
 }
 
+/// Takes a cost from a credit, where there is so much.
+fn is_spent(credit: &mut u32, cost: u32) -> bool {
+    let left = credit.checked_sub(cost);
+    *credit = left.unwrap_or(*credit);
+    left.is_some()
+}
+
 /// The rows of each part of a statement that is asked again in parts.
 pub const fn part_rows(rows: usize) -> usize {
     match rows <= APART_MAX {
@@ -410,15 +474,6 @@ fn some_of<'t, T>(table: &'t Table<T>, flight: &Flight) -> Option<&'t What> {
     let mut names = flight.lookups.iter();
     let lookup = names.find_map(|&name| table.lookups.get(name))?;
     Some(&lookup.what)
-}
-
-/// All look-ups of a statement, the last first, so that putting each in front of a queue
-/// keeps their order.
-fn names(flight: &Flight) -> Vec<Name> {
-    let passengers = flight.passengers.iter().rev().map(|&(name, _)| name);
-    passengers
-        .chain(flight.lookups.iter().rev().copied())
-        .collect()
 }
 
 fn reply(secrets: Option<&Secrets>, algorithm: Algorithm) -> Reply {

@@ -3,8 +3,8 @@
 use invariant::broken;
 use slots::Name;
 
-use super::table::{Lookup, What};
-use super::{Flight, Pipeline};
+use super::table::{Line, Lookup, What};
+use super::{Flight, Passenger, Pipeline};
 use crate::cache::Ticket;
 use crate::config::Mode;
 use crate::figures::size_class;
@@ -16,6 +16,8 @@ use crate::question::{Batch, BatchId, Replica, Rows};
 enum Next {
     /// One look-up by itself, or a part of a batch that was refused.
     Single,
+    /// The look-up at that place of those that are taken never to be answered.
+    Hung(usize),
     /// As many as may share a statement.
     Shared,
 }
@@ -24,8 +26,13 @@ enum Next {
 #[derive(Default)]
 struct Gathered {
     lookups: Vec<Name>,
-    passengers: Vec<(Name, Ticket)>,
+    passengers: Vec<Passenger>,
+    is_hung: bool,
 }
+
+/// The part of the statements in flight that may ask for names that are taken never to be
+/// answered: each holds its place until it is given up.
+const HUNG_PART: usize = 4;
 
 impl<T> Pipeline<T> {
     pub(super) fn dispatch(&mut self, now_us: u64) -> Option<Batch> {
@@ -52,7 +59,12 @@ impl<T> Pipeline<T> {
         let gathered = match self.next(now_us, &setting)? {
             Next::Single => Gathered {
                 lookups: self.table.pop_part(rows_max),
-                passengers: Vec::new(),
+                ..Gathered::default()
+            },
+            Next::Hung(at) => Gathered {
+                lookups: self.table.pop_hung(at).into_iter().collect(),
+                is_hung: true,
+                ..Gathered::default()
             },
             Next::Shared => {
                 self.next_batch_us = now_us.saturating_add(interval_us);
@@ -81,9 +93,14 @@ impl<T> Pipeline<T> {
     }
 
     fn next(&mut self, now_us: u64, setting: &Setting) -> Option<Next> {
-        let single_us = self.table.front_since_us(true);
-        let shared_us = self.table.front_since_us(false);
-        let queued = self.table.queued(false);
+        let single = self.table.front_since_us(Line::Apart);
+        let single = single.map(|since_us| (since_us, Next::Single));
+        let hung = self.next_hung(setting);
+        let hung = hung.map(|(at, since_us)| (since_us, Next::Hung(at)));
+        let alone = single.into_iter().chain(hung);
+        let alone = alone.min_by_key(|&(since_us, _)| since_us);
+        let shared_us = self.table.front_since_us(Line::Shared);
+        let queued = self.table.queued(Line::Shared);
         let is_due = match *setting {
             Setting::Paced { batch_max, .. } => {
                 now_us >= self.next_batch_us || queued >= batch_max.max(1)
@@ -93,9 +110,9 @@ impl<T> Pipeline<T> {
                 queued >= batch.max(1) || waited_us.is_some_and(|us| us >= Setting::PATIENCE_US)
             }
         };
-        match (single_us, shared_us.filter(|_| is_due)) {
-            (Some(single_us), Some(shared_us)) if shared_us <= single_us => Some(Next::Shared),
-            (Some(_), _) => Some(Next::Single),
+        match (alone, shared_us.filter(|_| is_due)) {
+            (Some((alone_us, _)), Some(shared_us)) if shared_us <= alone_us => Some(Next::Shared),
+            (Some((_, next)), _) => Some(next),
             (None, Some(_)) => Some(Next::Shared),
             // Nobody waits: what the cache wants renewed has the statement to itself.
             (None, None) => {
@@ -105,49 +122,67 @@ impl<T> Pipeline<T> {
         }
     }
 
+    /// The next look-up of those that are taken never to be answered, while few of them are under
+    /// way: its place in its queue, and its oldest question.
+    fn next_hung(&mut self, setting: &Setting) -> Option<(usize, u64)> {
+        if self.table.queued(Line::Hung) == 0 {
+            return None;
+        }
+        let (.., in_flight_max) = bounds(setting);
+        let under_way = self.flights.values().filter(|flight| flight.is_hung);
+        if under_way.count() >= (in_flight_max / HUNG_PART).max(1) {
+            return None;
+        }
+        self.table.next_hung()
+    }
+
     /// Takes what shares the next statement, at most `max` rows.
     ///
     /// A name that is known not to exist needs no row; a statement without it would be
     /// shorter by a row's time than one with a name that does exist. So its row is given to
     /// a name that the cache wants renewed, and without such a name it is asked for after
     /// all: how many rows a statement has says nothing of the names that were asked for.
+    /// Rows stand in the order in which they were taken, so that neither does their place.
     fn gather(&mut self, now_us: u64, max: usize) -> Gathered {
-        let mut gathered = Gathered::default();
-        let Gathered {
-            lookups,
-            passengers,
-        } = &mut gathered;
-        while lookups.len() + passengers.len() < max
-            && let Some(name) = self.table.pop(false)
+        let mut taken: Vec<(Name, Option<Ticket>)> = Vec::new();
+        while taken.len() < max
+            && let Some(name) = self.table.pop(Line::Shared)
         {
-            if let Some(same) = self.same(name, lookups) {
-                self.table.merge(name, same);
-                continue;
-            }
-            match self.absent(now_us, name) {
-                Some(ticket) => passengers.push((name, ticket)),
-                None => lookups.push(name),
+            match self.same(name, taken.iter().map(|&(name, _)| name)) {
+                Some(same) => self.table.merge(name, same),
+                None => taken.push((name, self.absent(now_us, name))),
             }
         }
-        let mut paid = 0;
-        while lookups.len() + passengers.len() - paid < max
+        let absent = taken.iter().filter(|(_, ticket)| ticket.is_some()).count();
+        let mut renewed = Vec::new();
+        while taken.len() + renewed.len() - absent.min(renewed.len()) < max
             && let Some(name) = self.table.pop_refresh()
         {
-            match self.same(name, lookups) {
+            let others = taken.iter().map(|&(name, _)| name);
+            match self.same(name, others.chain(renewed.iter().copied())) {
                 Some(same) => self.table.merge(name, same),
-                None => {
-                    lookups.push(name);
-                    paid = passengers.len().min(paid + 1);
-                }
+                None => renewed.push(name),
             }
         }
-        lookups.extend(passengers.drain(paid..).map(|(name, _)| name));
+        let mut gathered = Gathered::default();
+        for (name, ticket) in taken {
+            let is_paid = gathered.passengers.len() < renewed.len();
+            match ticket.filter(|_| is_paid) {
+                Some(ticket) => gathered.passengers.push(Passenger {
+                    name,
+                    ticket,
+                    rows_before: gathered.lookups.len(),
+                }),
+                None => gathered.lookups.push(name),
+            }
+        }
+        gathered.lookups.extend(renewed);
         gathered
     }
 
     /// The look-up among those that asks for the same name. There is none but for questions
     /// that did not join.
-    fn same(&self, name: Name, among: &[Name]) -> Option<Name> {
+    fn same(&self, name: Name, mut among: impl Iterator<Item = Name>) -> Option<Name> {
         if !self.has_unjoined {
             return None;
         }
@@ -159,7 +194,6 @@ impl<T> Pipeline<T> {
             _ => None,
         };
         let wanted = subject(name)?;
-        let mut among = among.iter().copied();
         among.find(|&other| subject(other) == Some(wanted))
     }
 
@@ -202,8 +236,8 @@ impl<T> Pipeline<T> {
                 What::Verify(asked) => digest = Some(asked.clone()),
             }
         }
-        for &(name, _) in &gathered.passengers {
-            let (waited_us, waiting) = self.table.waits_us(now_us, name);
+        for passenger in &gathered.passengers {
+            let (waited_us, waiting) = self.table.waits_us(now_us, passenger.name);
             self.figures.wait_us += waited_us;
             self.figures.waits += waiting;
         }
@@ -228,6 +262,7 @@ impl<T> Pipeline<T> {
             passengers: gathered.passengers,
             rows: count,
             is_verify,
+            is_hung: gathered.is_hung,
             probe: None,
         });
         Some(Batch { id, replica, rows })
@@ -241,7 +276,7 @@ impl<T> Pipeline<T> {
         let replica = self.replicas.take_probe(now_us)?;
         let tries = self.replicas.tries(replica);
         let is_outage = self.replicas.healthy().is_none();
-        let Some(rows) = self.probe.rows(tries, is_outage).cloned() else {
+        let Some(rows) = self.probe.rows(tries, is_outage) else {
             return broken!("what is not empty has something to ask", None);
         };
         self.figures.probes += 1;
@@ -252,6 +287,7 @@ impl<T> Pipeline<T> {
             passengers: Vec::new(),
             rows: 1,
             is_verify: matches!(rows, Rows::Verify(_)),
+            is_hung: false,
             probe: Some(rows.clone()),
         });
         Some(Batch { id, replica, rows })

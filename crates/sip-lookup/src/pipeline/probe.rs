@@ -4,9 +4,12 @@ use super::table::What;
 use crate::question::Rows;
 
 /// Strangers choose what is asked, and a store may never answer one name while it answers all
-/// others. So a replica is tried with what was answered last, whoever answered it, and while none
-/// is there each is tried every other time with what was refused last: neither a name nor its row
-/// keeps a replica from being found back.
+/// others. So a replica is tried with what was answered last, whoever answered it, or with nobody
+/// while nothing was, and while none is there each is tried every other time with what was refused
+/// last: neither a name nor its row keeps a replica from being found back.
+///
+/// Where a store verifies digests it is nobody's digest each time: any verdict shows that the
+/// store is there, and a user's that is sent again is a wrong one for a store that counts nonces.
 #[derive(Debug, Default)]
 pub(super) struct Probe {
     answered: Option<Rows>,
@@ -29,8 +32,7 @@ impl Probe {
         self.asked = Some(rows_of(what));
     }
 
-    /// This was sent, or lost. It serves only where there is nothing better: it may be under way
-    /// elsewhere, and a digest that is seen twice is a wrong one for a store that counts nonces.
+    /// This was sent, or lost. It serves only where there is nothing better.
     pub(super) fn sent(&mut self, what: &What) {
         if self.answered.is_none() {
             self.asked = Some(rows_of(what));
@@ -38,10 +40,12 @@ impl Probe {
     }
 
     /// What to try a replica with the `nth` time.
-    pub(super) fn rows(&self, nth: u32, is_outage: bool) -> Option<&Rows> {
-        let is_turn_of_asked = is_outage && nth.is_multiple_of(2);
+    pub(super) fn rows(&self, nth: u32, is_outage: bool) -> Option<Rows> {
+        let may_be_asked = is_outage || self.answered.is_none();
+        let is_turn_of_asked = may_be_asked && nth.is_multiple_of(2);
         let asked = self.asked.as_ref().filter(|_| is_turn_of_asked);
-        asked.or(self.answered.as_ref()).or(self.asked.as_ref())
+        let known = asked.or(self.answered.as_ref()).cloned();
+        known.or_else(|| nobody(self.asked.as_ref()?))
     }
 }
 
@@ -49,6 +53,14 @@ impl Probe {
 pub(super) fn rows_of(what: &What) -> Rows {
     match what {
         What::Secrets(subject) => Rows::Secrets(vec![subject.clone()]),
-        What::Verify(digest) => Rows::Verify(digest.clone()),
+        What::Verify(digest) => {
+            let rows = Rows::Verify(digest.clone());
+            rows.about_nobody(&digest.realm)
+        }
     }
+}
+
+/// The same question about nobody.
+fn nobody(rows: &Rows) -> Option<Rows> {
+    Some(rows.about_nobody(&rows.realm()?))
 }

@@ -57,6 +57,22 @@ pub(super) enum LookupStage {
     Sent,
 }
 
+/// With whom a look-up shares its statements, and so the queue that it stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Line {
+    /// With all others.
+    Shared,
+    /// With those of its part, or nobody.
+    Apart,
+    /// With nobody, and it is taken never to be answered: it is asked while no other of its
+    /// subject is under way, and few such are.
+    Hung,
+}
+
+impl Line {
+    pub(super) const ALL: [Self; 3] = [Self::Shared, Self::Apart, Self::Hung];
+}
+
 /// A row to be asked for, and who waits for it.
 pub(super) struct Lookup {
     pub(super) what: What,
@@ -65,8 +81,7 @@ pub(super) struct Lookup {
     pub(super) since_us: u64,
     /// How often its batch has failed.
     pub(super) failures: u8,
-    /// It goes in a batch of its own, or of its part.
-    pub(super) is_alone: bool,
+    pub(super) line: Line,
     /// The part of a refused batch that it is asked again with; `None` where it goes by itself.
     pub(super) part: Option<u64>,
     /// What the cache was told before it was sent.
@@ -75,6 +90,13 @@ pub(super) struct Lookup {
     /// Of these, how many still wait.
     waiting: usize,
     is_chained: bool,
+}
+
+impl Lookup {
+    /// Whether it waits in that line to be sent.
+    fn stands_in(&self, line: Line) -> bool {
+        self.place == LookupStage::Queued && self.line == line
+    }
 }
 
 /// What became of a question.
@@ -101,13 +123,12 @@ pub(super) struct Table<T> {
     pub(super) lookups: Slots<Lookup>,
     chains: HashMap<Subject, Chain, Keyed>,
     deadlines: Wheel<Name>,
-    /// Look-ups that share batches, those that do not, and those that nobody waits for.
-    /// Some names in them are stale, or of look-ups that have moved.
-    pub(super) queue: VecDeque<Name>,
-    pub(super) singles: VecDeque<Name>,
+    /// Look-ups by their lines, and those that nobody waits for. Some names in them are stale, or
+    /// of look-ups that have moved.
+    queues: [VecDeque<Name>; 3],
     pub(super) refreshes: VecDeque<Name>,
-    /// Look-ups in the first two.
-    queued: [usize; 2],
+    /// Look-ups in each line.
+    queued: [usize; 3],
     /// How many parts of refused batches there were.
     parts: u64,
     waiters_max: usize,
@@ -123,8 +144,7 @@ pub(super) struct Asking<T> {
     pub(super) deadline_us: u64,
     /// It may share a look-up with others.
     pub(super) joins: bool,
-    /// It goes in a batch of its own.
-    pub(super) is_alone: bool,
+    pub(super) line: Line,
 }
 
 /// What became of a look-up that was sent in vain.
@@ -148,10 +168,9 @@ impl<T> Table<T> {
             lookups: Slots::new(2 * WAITERS_MAX),
             chains: HashMap::with_hasher(hash),
             deadlines: Wheel::with_tick(now_us / 1_000, 1),
-            queue: VecDeque::new(),
-            singles: VecDeque::new(),
+            queues: Default::default(),
             refreshes: VecDeque::new(),
-            queued: [0; 2],
+            queued: [0; 3],
             parts: 0,
             waiters_max: waiters_max.clamp(1, WAITERS_MAX),
             asked: 0,
@@ -167,14 +186,14 @@ impl<T> Table<T> {
         self.waiters.len() >= self.waiters_max
     }
 
-    /// Look-ups that have not been sent, of those that share batches or of the others.
-    pub(super) const fn queued(&self, singles: bool) -> usize {
-        self.queued[singles as usize]
+    /// Look-ups of a line that have not been sent.
+    pub(super) const fn queued(&self, line: Line) -> usize {
+        self.queued[line as usize]
     }
 
     /// Whether nothing waits to be sent.
     pub(super) fn is_settled(&self) -> bool {
-        self.queued == [0; 2] && self.refreshes.is_empty()
+        self.queued == [0; 3] && self.refreshes.is_empty()
     }
 
     /// Whether nothing is held at all.
@@ -234,7 +253,7 @@ impl<T> Table<T> {
         lookup.waiting += 1;
         // It is new, or nobody has waited for it until now.
         if lookup.place == LookupStage::Refresh {
-            lookup.is_alone |= asking.is_alone;
+            lookup.line = lookup.line.max(asking.line);
             lookup.since_us = now_us;
             self.enqueue(name, false);
         }
@@ -275,7 +294,10 @@ impl<T> Table<T> {
             _ => None,
         };
         let name = self.lookups.insert(Lookup {
-            is_alone: matches!(what, What::Verify(_)),
+            line: match what {
+                What::Secrets(_) => Line::Shared,
+                What::Verify(_) => Line::Apart,
+            },
             what,
             place,
             since_us: now_us,
@@ -298,11 +320,8 @@ impl<T> Table<T> {
             return broken!("what is put into a queue is there");
         };
         lookup.place = LookupStage::Queued;
-        let queue = match lookup.is_alone {
-            true => &mut self.singles,
-            false => &mut self.queue,
-        };
-        self.queued[usize::from(lookup.is_alone)] += 1;
+        let queue = &mut self.queues[lookup.line as usize];
+        self.queued[lookup.line as usize] += 1;
         match is_first {
             true => queue.push_front(name),
             false => queue.push_back(name),
@@ -310,19 +329,12 @@ impl<T> Table<T> {
     }
 
     /// The oldest question at the front of a queue. What has moved or ended is dropped.
-    pub(super) fn front_since_us(&mut self, singles: bool) -> Option<u64> {
+    pub(super) fn front_since_us(&mut self, line: Line) -> Option<u64> {
+        let queue = &mut self.queues[line as usize];
         loop {
-            let queue = match singles {
-                true => &mut self.singles,
-                false => &mut self.queue,
-            };
             let name = *queue.front()?;
             match self.lookups.get(name) {
-                Some(lookup)
-                    if lookup.place == LookupStage::Queued && lookup.is_alone == singles =>
-                {
-                    return Some(lookup.since_us);
-                }
+                Some(lookup) if lookup.stands_in(line) => return Some(lookup.since_us),
                 _ => {
                     queue.pop_front();
                 }
@@ -330,44 +342,77 @@ impl<T> Table<T> {
         }
     }
 
-    /// The same, without dropping anything.
+    /// The same of those that share batches, without dropping anything.
     pub(super) fn oldest_us(&self) -> Option<u64> {
-        let mut lookups = self.queue.iter().filter_map(|name| self.lookups.get(*name));
-        let first =
-            lookups.find(|lookup| lookup.place == LookupStage::Queued && !lookup.is_alone)?;
+        let names = self.queues[Line::Shared as usize].iter();
+        let mut lookups = names.filter_map(|name| self.lookups.get(*name));
+        let first = lookups.find(|lookup| lookup.stands_in(Line::Shared))?;
         Some(first.since_us)
     }
 
     /// Takes the next look-up out of a queue, to be sent.
-    pub(super) fn pop(&mut self, singles: bool) -> Option<Name> {
-        self.front_since_us(singles)?;
-        let name = match singles {
-            true => self.singles.pop_front(),
-            false => self.queue.pop_front(),
-        }?;
+    pub(super) fn pop(&mut self, line: Line) -> Option<Name> {
+        self.front_since_us(line)?;
+        let name = self.queues[line as usize].pop_front()?;
         self.set_sent(name);
         Some(name)
     }
 
-    /// Takes the next look-up out of the queue of those that share no batch, with those of its
-    /// part that stand behind it: at most `max`.
+    /// Takes the next look-up out of the queue of those that go apart, with those of its part
+    /// that stand behind it: at most `max`.
     pub(super) fn pop_part(&mut self, max: usize) -> Vec<Name> {
         let mut names = Vec::new();
-        let Some(first) = self.pop(true) else {
+        let Some(first) = self.pop(Line::Apart) else {
             return names;
         };
         names.push(first);
         let part = self.lookups.get(first).and_then(|lookup| lookup.part);
         while part.is_some() && names.len() < max && self.front_part() == part {
-            names.extend(self.pop(true));
+            names.extend(self.pop(Line::Apart));
         }
         names
     }
 
-    /// The part of the look-up at the front of the queue of those that share no batch.
+    /// The part of the look-up at the front of the queue of those that go apart.
     fn front_part(&mut self) -> Option<u64> {
-        self.front_since_us(true)?;
-        self.lookups.get(*self.singles.front()?)?.part
+        self.front_since_us(Line::Apart)?;
+        let front = self.queues[Line::Apart as usize].front()?;
+        self.lookups.get(*front)?.part
+    }
+
+    /// The first look-up of those that are taken never to be answered, of whose subject none is
+    /// under way: its place in the queue, and its oldest question.
+    pub(super) fn next_hung(&mut self) -> Option<(usize, u64)> {
+        self.front_since_us(Line::Hung)?;
+        let mut names = self.queues[Line::Hung as usize].iter().enumerate();
+        names.find_map(|(at, &name)| {
+            let lookup = self.lookups.get(name)?;
+            let may = lookup.stands_in(Line::Hung) && self.is_first(name);
+            may.then_some((at, lookup.since_us))
+        })
+    }
+
+    /// Takes the one at that place, to be sent.
+    pub(super) fn pop_hung(&mut self, at: usize) -> Option<Name> {
+        let name = self.queues[Line::Hung as usize].remove(at)?;
+        self.set_sent(name);
+        Some(name)
+    }
+
+    /// Has a look-up stand in a line that shares less, wherever it is.
+    pub(super) fn move_to(&mut self, name: Name, line: Line) {
+        let Some(lookup) = self.lookups.get_mut(name) else {
+            return broken!("what is moved is there");
+        };
+        if line <= lookup.line {
+            return;
+        }
+        let from = std::mem::replace(&mut lookup.line, line);
+        if lookup.place == LookupStage::Queued {
+            self.queued[from as usize] -= 1;
+            self.queued[line as usize] += 1;
+            self.queues[line as usize].push_back(name);
+        }
     }
 
     /// Numbers for so many parts of a refused batch: the first of them.
@@ -382,7 +427,7 @@ impl<T> Table<T> {
             return broken!("what is sent is there");
         };
         if lookup.place == LookupStage::Queued {
-            self.queued[usize::from(lookup.is_alone)] -= 1;
+            self.queued[lookup.line as usize] -= 1;
         }
         lookup.place = LookupStage::Sent;
     }
@@ -422,7 +467,7 @@ impl<T> Table<T> {
     pub(super) fn remove(&mut self, name: Name) -> Option<Lookup> {
         let lookup = self.lookups.remove(name)?;
         if lookup.place == LookupStage::Queued {
-            self.queued[usize::from(lookup.is_alone)] -= 1;
+            self.queued[lookup.line as usize] -= 1;
         }
         if lookup.is_chained
             && let What::Secrets(subject) = &lookup.what

@@ -144,7 +144,8 @@ impl Rig {
     /// Has the only replica fail until it is left alone.
     fn break_down(&mut self) {
         for tag in 900..920 {
-            if self.try_ask(tag, question("somebody"), PATIENT_US).is_err() {
+            let somebody = question(&format!("somebody{tag}"));
+            if self.try_ask(tag, somebody, PATIENT_US).is_err() {
                 break;
             }
             self.now_us += 10_000;

@@ -115,8 +115,6 @@ pub(crate) struct World {
     verifies: bool,
     /// What comes for him who has no answer: the end of a connection, or nothing.
     mute_closes: bool,
-    /// There is an answer for him after all.
-    mute_speaks: bool,
     weather: Vec<Weather>,
     /// How bad it gets; 0 is fair always.
     badness: u64,
@@ -232,7 +230,6 @@ impl World {
             stale_us: cache_config.stale_us,
             verifies,
             mute_closes: random.bool(),
-            mute_speaks: false,
             weather: vec![Weather::Fair; config.replicas],
             badness: random.u64(0..5),
             users: users.collect(),
@@ -376,8 +373,6 @@ impl World {
         } else {
             // Replicas that stay away are tried for ever.
             self.weather.fill(Weather::Fair);
-            // Where nothing was answered, nothing better may be known to try them with.
-            self.mute_speaks = self.pipeline.figures().answered == 0;
         }
     }
 

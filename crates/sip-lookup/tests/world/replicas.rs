@@ -1,7 +1,7 @@
 //! What replicas do with statements.
 
 use sip_auth::{Algorithm, Secrets, Subject};
-use sip_lookup::{BadRow, Batch, BatchAnswer, BatchFailure, BatchId, Row, Rows};
+use sip_lookup::{ABSENT_USER, BadRow, Batch, BatchAnswer, BatchFailure, BatchId, Row, Rows};
 
 use super::{BAD, Event, MUTE, POISON, Said, Weather, World, ha1};
 
@@ -39,7 +39,11 @@ impl World {
             _ if self.is_for_mute(&rows) => {
                 self.report.muted += 1;
                 if self.mute_closes {
-                    let failure = BatchFailure::Unreachable("it was closed".into());
+                    let why = "it was closed".to_owned();
+                    let failure = match self.random.bool() {
+                        true => BatchFailure::Unreachable(why),
+                        false => BatchFailure::Ended(why),
+                    };
                     self.after(delay_us, Event::Answer(id, Said::Failure(failure)));
                 }
             }
@@ -63,11 +67,10 @@ impl World {
 
     fn is_for_mute(&self, rows: &Rows) -> bool {
         let mute = &self.users[MUTE].subject;
-        !self.mute_speaks
-            && match rows {
-                Rows::Secrets(subjects) => subjects.contains(mute),
-                Rows::Verify(digest) => digest.user == mute.user(),
-            }
+        match rows {
+            Rows::Secrets(subjects) => subjects.contains(mute),
+            Rows::Verify(digest) => digest.user == mute.user(),
+        }
     }
 
     /// What a replica says. What it reads, it reads now.
@@ -106,6 +109,9 @@ impl World {
     }
 
     fn row(&self, subject: &Subject) -> Row {
+        if subject.user() == ABSENT_USER.as_bytes() {
+            return Ok(None);
+        }
         let user = (subject.user()[0] - b'a') as usize;
         if user == BAD {
             return Err(BadRow("no digest".into()));

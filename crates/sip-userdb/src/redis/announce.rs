@@ -216,6 +216,7 @@ fn text_of(failure: &BatchFailure) -> &str {
         BatchFailure::Unreachable(why)
         | BatchFailure::LogInRefused(why)
         | BatchFailure::Refused(why)
+        | BatchFailure::Ended(why)
         | BatchFailure::Unusable(why)
         | BatchFailure::Cancelled(why) => why,
         BatchFailure::TimedOut => "no answer in time",

@@ -89,9 +89,8 @@ impl Group {
     /// holds them equal to any that were asked for. Of letters beyond ASCII nobody can say what a
     /// collation makes of them.
     pub(crate) fn is_of_another(&self, user: &[u8], realm: Option<&[u8]>) -> bool {
-        let is_unlike = |one: &str, other: &[u8]| {
-            other.is_ascii() && likeness(one.as_bytes()) != likeness(other)
-        };
+        let is_unlike =
+            |one: &str, other: &[u8]| other.is_ascii() && !is_alike(one.as_bytes(), other);
         let is_of_another_user = || self.names.iter().all(|name| is_unlike(name, user));
         let is_of_another_realm = || realm.is_some_and(|realm| is_unlike(&self.realm, realm));
         self.is_ascii && (is_of_another_realm() || is_of_another_user())
@@ -138,12 +137,36 @@ pub(crate) fn apart(refused: Vec<(Group, String)>) -> (Vec<(Group, String)>, Vec
     (singles, parts.collect())
 }
 
-/// What names have in common that any collation may hold equal: their digits in order, and their
+/// Whether a collation may hold two names equal: they have the same digits in order, and the same
 /// letters, without the case, in any order and number. Some languages take `i`, `j` and `y`, or
 /// `u`, `v` and `w`, for one letter, and some write a doubled one in two ways; what is neither
-/// letter nor digit may not count at all.
-fn likeness(name: &[u8]) -> (Vec<u8>, u32) {
-    let digits = name.iter().copied().filter(u8::is_ascii_digit).collect();
+/// letter nor digit may not count at all, or may end a number, and a number may be compared by what
+/// it is worth.
+fn is_alike(one: &[u8], other: &[u8]) -> bool {
+    let has_same_digits = |ends_numbers| digits(one, ends_numbers) == digits(other, ends_numbers);
+    letters(one) == letters(other) && [false, true].into_iter().any(has_same_digits)
+}
+
+/// The digits of a name, without the zeros that numbers begin with. A letter ends a number, and so
+/// does, where `ends_numbers`, what is neither letter nor digit.
+fn digits(name: &[u8], ends_numbers: bool) -> Vec<u8> {
+    let mut digits = Vec::new();
+    let mut has_begun = false;
+    for &byte in name {
+        match byte {
+            b'0' if !has_begun => {}
+            b'0'..=b'9' => {
+                has_begun = true;
+                digits.push(byte);
+            }
+            _ => has_begun &= !(ends_numbers || byte.is_ascii_alphabetic()),
+        }
+    }
+    digits
+}
+
+/// Which letters a name has.
+fn letters(name: &[u8]) -> u32 {
     let letters = name.iter().map(u8::to_ascii_lowercase);
     let letters = letters
         .filter(u8::is_ascii_lowercase)
@@ -152,10 +175,7 @@ fn likeness(name: &[u8]) -> (Vec<u8>, u32) {
             b'v' | b'w' => b'u',
             other => other,
         });
-    (
-        digits,
-        letters.fold(0, |all, letter| all | 1 << (letter - b'a')),
-    )
+    letters.fold(0, |all, letter| all | 1 << (letter - b'a'))
 }
 
 /// The answers to a batch, while they come in.

@@ -39,6 +39,12 @@ impl Suspects {
         }
     }
 
+    /// Whether all names of a group are remembered.
+    pub(crate) fn has(&self, group: &Group) -> bool {
+        let is_one = |name: &String| self.0.iter().any(|one| one.is(&group.realm, name));
+        group.names.iter().all(is_one)
+    }
+
     /// The groups, with each name that is remembered in one of its own.
     pub(crate) fn apart(&mut self, groups: Vec<Group>) -> Vec<Group> {
         let now = Instant::now();

@@ -5,7 +5,7 @@ use sip_auth::{Algorithm, Subject};
 use slots::Name;
 use smallvec::SmallVec;
 
-use super::{Again, Answered, Answers, Chain, Expired, Lookup, LookupStage, Table, What};
+use super::{Again, Answered, Answers, Chain, Expired, Line, Lookup, LookupStage, Table, What};
 use crate::question::{Outcome, Unavailable};
 
 /// How many waiters of a look-up were answered in their time, and how many after it.
@@ -45,14 +45,7 @@ impl<T> Table<T> {
         lookup.waiters.append(&mut other.waiters);
         other.waiters = lookup.waiters;
         // Whatever made its batch fail may be in this one now.
-        if lookup.is_alone && !other.is_alone {
-            other.is_alone = true;
-            if other.place == LookupStage::Queued {
-                self.queued[0] -= 1;
-                self.queued[1] += 1;
-                self.singles.push_back(into);
-            }
-        }
+        self.move_to(into, lookup.line);
     }
 
     /// Has a look-up asked again that was sent in vain: by the next one of its subject, which
@@ -224,8 +217,8 @@ impl<T> Table<T> {
         mut dropped: impl FnMut(&Subject),
     ) -> u64 {
         let mut failed = 0;
-        for singles in [false, true] {
-            while let Some(name) = self.pop(singles) {
+        for line in Line::ALL {
+            while let Some(name) = self.pop(line) {
                 if let Some(lookup) = self.lookups.get(name)
                     && let What::Secrets(subject) = &lookup.what
                 {

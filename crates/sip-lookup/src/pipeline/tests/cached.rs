@@ -129,8 +129,8 @@ fn a_row_pays_for_one_name_that_is_not_there() {
     rig.ask(1, "nobody");
     rig.ask(2, "none");
     rig.pass(100_000);
-    let id = rig.batch_of(&["alice", "none"]);
-    rig.rows(id, vec![row("alice"), Ok(None)]);
+    let id = rig.batch_of(&["none", "alice"]);
+    rig.rows(id, vec![Ok(None), row("alice")]);
     let unknown = Ok(Reply::Unknown);
     assert_eq!(rig.answers(), [(1, unknown.clone()), (2, unknown)]);
 }
@@ -165,6 +165,69 @@ fn a_statement_answers_in_the_order_of_the_questions_whatever_is_known_of_the_na
     rig.rows(batch.id, rows);
     let order: Vec<u32> = rig.answers().iter().map(|(tag, _)| *tag).collect();
     assert_eq!(order, [0, 1, 2, 3, 4, 5, 6, 7]);
+}
+
+/// Has names asked for in one statement, and whatever asks for `mute` lost. In which round each
+/// answer came.
+fn rounds_of_answers(rig: &mut Rig, names: &[String]) -> Vec<Option<u32>> {
+    for (tag, name) in (0..).zip(names) {
+        rig.ask(tag, name);
+    }
+    rig.pass(200_000);
+    let mut rounds = vec![None; names.len()];
+    for round in 0..6 {
+        let sent: Vec<Batch> = std::iter::from_fn(|| rig.batch()).collect();
+        for batch in sent {
+            let asked = super::names(&batch);
+            let answer = |name: &String| match name.starts_with("nobody") {
+                true => Ok(None),
+                false => row(name),
+            };
+            if !asked.contains(&"mute".to_owned()) {
+                rig.rows(batch.id, asked.iter().map(answer).collect());
+            }
+        }
+        for (tag, outcome) in rig.answers() {
+            rounds[tag as usize] = outcome.is_ok().then_some(round);
+        }
+        rig.pass(1_000_000);
+    }
+    rounds
+}
+
+#[test]
+fn whose_name_is_known_not_to_exist_waits_with_the_part_in_which_he_would_be() {
+    for renews in [false, true] {
+        for fillers in 6..15 {
+            for behind in [0, 3] {
+                let rounds = |exists: bool| {
+                    let (mut rig, cache) = rig(fixed(100_000, 40, 20));
+                    teach(&mut rig, "alice", row("alice"));
+                    rig.pass(8_500_000);
+                    teach(&mut rig, "nobody", Ok(None));
+                    if renews {
+                        assert!(get(&rig, &cache, "alice").is_some());
+                    }
+                    rig.pass(100_000);
+                    let filler = |nth| format!("user{nth}");
+                    let names: Vec<String> = (0..fillers)
+                        .map(filler)
+                        .chain(["mute".to_owned()])
+                        .chain([if exists { "somebody" } else { "nobody" }.to_owned()])
+                        .chain((20..20 + behind).map(filler))
+                        .collect();
+                    let rounds = rounds_of_answers(&mut rig, &names);
+                    assert_eq!(
+                        rig.pipeline.figures().passengers,
+                        u64::from(renews && !exists)
+                    );
+                    assert_eq!(rounds.iter().filter(|round| round.is_none()).count(), 1);
+                    rounds
+                };
+                assert_eq!(rounds(true), rounds(false), "{renews} {fillers} {behind}");
+            }
+        }
+    }
 }
 
 #[test]

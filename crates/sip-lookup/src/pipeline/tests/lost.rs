@@ -1,12 +1,13 @@
 //! Names over which statements are lost.
 
 use super::*;
+use crate::question::ABSENT_USER;
 
-/// Fails whatever asks for `mute`, and answers all else, until nothing leaves any more.
+/// Fails whatever asks for a `mute`, and answers all else, until nothing leaves any more.
 fn lose(rig: &mut Rig, failure: &BatchFailure) {
     while let Some(batch) = rig.batch() {
         let names = names(&batch);
-        match names.iter().any(|name| name == "mute") {
+        match names.iter().any(|name| name.starts_with("mute")) {
             true => rig.fail(batch.id, failure.clone()),
             false => rig.rows(batch.id, names.iter().map(|name| row(name)).collect()),
         }
@@ -52,6 +53,219 @@ fn one_name_for_which_statements_are_lost_fails_nobody_else() {
             }
             assert!(rig.pipeline.replicas.healthy().is_some());
             assert!(rig.pipeline.is_idle());
+        }
+    }
+}
+
+/// Has `mute` be known as a name for which the store hangs: it was lost alone, twice.
+fn learn(rig: &mut Rig) {
+    rig.ask(900, "mute");
+    for _ in 0..2 {
+        rig.batch_of(&["mute"]);
+        rig.pass(1_000_000);
+    }
+    assert!(matches!(rig.answers()[..], [(900, Err(_))]));
+}
+
+#[test]
+fn a_name_for_which_the_store_hangs_has_one_statement_at_a_time() {
+    let mut rig = Rig::new(fixed(0, 256, 8));
+    learn(&mut rig);
+    rig.ask(100, "bob");
+    let bob = rig.batch_of(&["bob"]);
+    rig.rows(bob, vec![row("bob")]);
+    assert_eq!(rig.answers(), [(100, secret("bob"))]);
+    rig.pass(1);
+    rig.ask(0, "mute");
+    rig.batch_of(&["mute"]);
+    for tag in 1..3 {
+        rig.ask(tag, "mute");
+        assert_eq!(rig.batch(), None);
+    }
+    rig.ask(3, "carol");
+    rig.batch_of(&["carol"]);
+    assert_eq!(rig.pipeline.in_flight, 2);
+    // Nothing comes, and one of the two says something of the store.
+    rig.pass(1_000_000);
+    assert_eq!(rig.pipeline.health(Replica(0)), Health::Healthy);
+    let tried = rig.batch_of(&["bob"]);
+    assert_eq!(rig.pipeline.figures().probes, 1);
+    rig.rows(tried, vec![row("bob")]);
+    // Those who came meanwhile have the next one, and who asked before them waits with them.
+    let mut next = vec![names(&rig.batch().unwrap()), names(&rig.batch().unwrap())];
+    next.sort();
+    assert_eq!(next, [["carol"], ["mute"]]);
+    assert_eq!(rig.batch(), None);
+    assert_eq!(rig.answers(), []);
+}
+
+#[test]
+fn a_name_for_which_the_store_hangs_is_not_asked_for_again_at_once() {
+    let mut rig = Rig::new(fixed(0, 256, 3));
+    learn(&mut rig);
+    rig.ask(0, "mute");
+    rig.batch_of(&["mute"]);
+    rig.pass(1_000_000);
+    assert!(matches!(rig.answers()[..], [(0, Err(_))]));
+    rig.batch_of(&[ABSENT_USER]);
+    assert_eq!(rig.batch(), None);
+}
+
+#[test]
+fn names_for_which_the_store_hangs_have_few_statements_together() {
+    let mut rig = Rig::new(PipelineConfig {
+        failures_max: u32::MAX,
+        ..fixed(0, 1, 8)
+    });
+    for nth in 0..16 {
+        rig.ask(nth, &format!("mute{nth}"));
+    }
+    for _ in 0..4 {
+        while rig.batch().is_some() {}
+        rig.pass(1_000_000);
+    }
+    assert_eq!(rig.answers().len(), 16);
+    for nth in 0..16 {
+        rig.ask(nth, &format!("mute{nth}"));
+    }
+    rig.ask(20, "carol");
+    let mut asked = Vec::new();
+    while let Some(batch) = rig.batch() {
+        if rig.pipeline.flights[&batch.id].probe.is_none() {
+            asked.push(names(&batch).concat());
+        }
+    }
+    assert_eq!(asked, ["carol", "mute0", "mute1"]);
+}
+
+#[test]
+fn what_hangs_for_its_name_does_not_have_the_store_left_alone_and_a_store_that_is_gone_is() {
+    for replicas in [1, 2] {
+        for is_there in [true, false] {
+            let mut rig = Rig::new(PipelineConfig {
+                replicas,
+                failures_max: 3,
+                ..fixed(0, 256, 8)
+            });
+            learn(&mut rig);
+            // All say something, and then what was lost counts no more.
+            rig.ask(100, "bob");
+            while let Some(batch) = rig.batch() {
+                rig.rows(batch.id, vec![row("bob")]);
+            }
+            let asked = Replica(0);
+            assert_eq!(rig.pipeline.health(asked), Health::Healthy);
+            let breaks = rig.pipeline.replicas.breaks();
+            for nth in 0..40 {
+                rig.ask(nth, "mute");
+                while let Some(batch) = rig.batch() {
+                    if is_there && names(&batch) != ["mute"] {
+                        rig.rows(batch.id, vec![Ok(None)]);
+                    }
+                }
+                rig.pass(200_000);
+                if rig.pipeline.health(asked) != Health::Healthy {
+                    break;
+                }
+            }
+            let is_healthy = rig.pipeline.health(asked) == Health::Healthy;
+            assert_eq!(is_healthy, is_there, "{replicas}");
+            assert_eq!(rig.pipeline.replicas.breaks() == breaks, is_there);
+        }
+    }
+}
+
+#[test]
+fn who_is_answered_does_not_hang() {
+    let mut rig = Rig::new(fixed(0, 256, 8));
+    learn(&mut rig);
+    rig.ask(0, "mute");
+    let id = rig.batch_of(&["mute"]);
+    rig.rows(id, vec![row("mute")]);
+    assert_eq!(rig.answers(), [(0, secret("mute"))]);
+    // It is asked alone still, and as often as it is asked for.
+    for tag in 1..3 {
+        rig.ask(tag, "mute");
+        rig.ask(tag + 10, "bob");
+        rig.batch_of(&["bob"]);
+        rig.batch_of(&["mute"]);
+    }
+}
+
+#[test]
+fn an_outage_does_not_have_all_who_were_lost_in_it_asked_alone() {
+    let mut rig = Rig::new(fixed(0, 64, 10));
+    for tag in 0..64 {
+        rig.ask(tag, &format!("user{tag}"));
+    }
+    for _ in 0..2 {
+        while rig.batch().is_some() {}
+        rig.pass(1_000_000);
+    }
+    rig.pass(60_000_000);
+    rig.answers();
+    assert!(rig.pipeline.suspects.is_empty());
+}
+
+/// An endpoint may end the connection over whatever asks for more than one user.
+#[test]
+fn who_ends_connections_over_large_statements_is_not_asked_without_end() {
+    for in_flight_max in [1, 4, 256] {
+        let mut rig = Rig::new(fixed(0, 256, in_flight_max));
+        let mut ended = 0;
+        for _ in 0..10 {
+            for tag in 0..256 {
+                rig.ask(tag, &format!("user{tag}"));
+            }
+            loop {
+                let sent: Vec<Batch> = std::iter::from_fn(|| rig.batch()).collect();
+                if sent.is_empty() {
+                    break;
+                }
+                for batch in sent {
+                    match &names(&batch)[..] {
+                        [name] => rig.rows(batch.id, vec![row(name)]),
+                        _ => {
+                            ended += 1;
+                            rig.fail(batch.id, BatchFailure::Ended("502".into()));
+                        }
+                    }
+                }
+            }
+            assert_eq!(rig.answers().len(), 256);
+        }
+        assert!(ended <= 200, "{ended} statements");
+        assert!(rig.pipeline.replicas.healthy().is_some(), "it is there");
+        assert!(rig.pipeline.is_idle());
+    }
+}
+
+#[test]
+fn names_over_which_connections_end_fail_nobody_else() {
+    let one = |nth| vec![nth];
+    let one_in_each_part = (0..8).map(|nth| 33 * nth).collect();
+    for mutes in [one(0), one(77), one(255), one_in_each_part] {
+        for in_flight_max in [1, 10] {
+            let mut rig = Rig::new(fixed(0, 256, in_flight_max));
+            let is_mute = |tag: u32| mutes.contains(&tag);
+            for tag in 0..256 {
+                let sort = if is_mute(tag) { "mute" } else { "user" };
+                rig.ask(tag, &format!("{sort}{tag}"));
+            }
+            let ends = BatchFailure::Ended("closed".into());
+            lose(&mut rig, &ends);
+            for (tag, outcome) in rig.answers() {
+                assert_eq!(outcome.is_err(), is_mute(tag), "{tag} of {mutes:?}");
+            }
+            assert!(rig.pipeline.is_idle());
+            let statements: u64 = rig.pipeline.figures().batches.iter().sum();
+            let statements_max = 10 + 12 * mutes.len() as u64;
+            assert!(statements <= statements_max, "{statements} statements");
+            rig.ask(300, "carol");
+            rig.ask(301, &format!("mute{}", mutes[0]));
+            let carol = rig.batch_of(&["carol"]);
+            rig.rows(carol, vec![row("carol")]);
+            rig.batch_of(&[&format!("mute{}", mutes[0])]);
         }
     }
 }
@@ -177,6 +391,49 @@ fn the_only_store_is_found_back_whatever_it_never_answers_and_whoever_asks_for_t
     }
 }
 
+/// A flood decides what was asked for last.
+#[test]
+fn who_has_answered_nothing_yet_is_found_back_whatever_it_never_answers() {
+    let mut rig = Rig::new(fixed(0, 10, 10));
+    rig.break_down();
+    for _ in 0..5 {
+        assert!(rig.try_ask(2, question("mute"), PATIENT_US).is_err());
+    }
+    probe(&mut rig, 2);
+}
+
+#[test]
+fn no_users_digest_is_sent_to_a_store_that_he_did_not_ask() {
+    let mut rig = Rig::new(PipelineConfig {
+        replicas: 2,
+        ..fixed(0, 10, 10)
+    });
+    rig.try_ask(1, verification("bob"), PATIENT_US).unwrap();
+    let lost = rig.batch().unwrap();
+    rig.unreachable(lost.id);
+    while let Some(batch) = rig.batch() {
+        assert_eq!(batch.replica, Replica(1));
+        rig.pipeline
+            .handle_answer(rig.now_us, batch.id, BatchAnswer::Verified(true));
+    }
+    rig.try_ask(2, verification("alice"), PATIENT_US).unwrap();
+    let batch = rig.batch().unwrap();
+    rig.pipeline
+        .handle_answer(rig.now_us, batch.id, BatchAnswer::Verified(true));
+    assert_eq!(rig.answers().len(), 2);
+    rig.pass(200_000);
+    let probe = rig.batch().unwrap();
+    assert_eq!(probe.replica, Replica(0));
+    let Rows::Verify(digest) = &probe.rows else {
+        panic!("{probe:?}");
+    };
+    assert_eq!(digest.user, ABSENT_USER.as_bytes());
+    assert_eq!(&*digest.realm, "example.org");
+    rig.pipeline
+        .handle_answer(rig.now_us, probe.id, BatchAnswer::Verified(false));
+    assert_eq!(rig.pipeline.health(Replica(0)), Health::Healthy);
+}
+
 /// Where both are away, each is tried with either, though they are tried in turn.
 #[test]
 fn each_of_two_that_are_away_is_found_back_whatever_it_never_answers() {
@@ -222,9 +479,10 @@ fn who_breaks_off_what_he_is_tried_with_is_not_back_and_who_answers_it_is() {
         }
     }
     assert_eq!(rig.answers().len(), 3);
-    for _ in 0..3 {
+    // It has answered nobody yet, and is tried with nobody in turn.
+    for tried in [ABSENT_USER, "alice", ABSENT_USER] {
         rig.pass(200_000);
-        let id = rig.batch_of(&["alice"]);
+        let id = rig.batch_of(&[tried]);
         rig.fail(id, broken_off());
         assert_ne!(rig.pipeline.health(Replica(0)), Health::Healthy);
     }

@@ -119,6 +119,18 @@ fn a_row_is_another_questions_where_no_collation_can_have_found_it() {
     for user in ["bob", "alice", "alice77", "alice8", "alicia7"] {
         assert!(is_of_another(user, "x.org"), "{user}");
     }
+    // Numbers by what they are worth, whatever ends them.
+    let of_numbers = groups(&[subject(b"a1-0b20", "x.org")], 8, as_text).remove(0);
+    for (user, is_alike) in [
+        ("a01-00b020", true),
+        ("a10b0020", true),
+        ("a1-0b2", false),
+        ("a1-0b200", false),
+        ("a1-1b20", false),
+    ] {
+        let is_of_another = of_numbers.is_of_another(user.as_bytes(), None);
+        assert_eq!(is_of_another, !is_alike, "{user}");
+    }
     assert!(is_of_another("alice7", "y.org") && !is_of_another("alice7", "X.ORG"));
     assert!(!group.is_of_another(b"alice7", None));
     // What is beyond ASCII in a question may be equal to anything.
