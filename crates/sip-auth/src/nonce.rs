@@ -7,9 +7,9 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-/// A nonce as text: 36 bytes in base64url.
-pub(crate) const TEXT_LEN: usize = 48;
-const HEAD_LEN: usize = 20;
+/// A nonce as text: 42 bytes in base64url.
+pub(crate) const TEXT_LEN: usize = 56;
+const HEAD_LEN: usize = 26;
 const MAC_LEN: usize = 16;
 
 /// What a nonce says of itself.
@@ -22,7 +22,7 @@ pub(crate) struct Nonce {
     /// By which process of that server.
     pub(crate) boot_id: u32,
     /// The issuer's mark of where it was sent.
-    pub(crate) mark: u16,
+    pub(crate) mark: u64,
     /// The how-manieth of that process; 48 bits are kept.
     pub(crate) serial: u64,
 }
@@ -60,7 +60,7 @@ impl NonceKey {
             *to = *from;
         }
         let mut text = [0; TEXT_LEN];
-        // 36 bytes make 48 digits, always.
+        // 42 bytes make 56 digits, always.
         let _ = URL_SAFE_NO_PAD.encode_slice(signed, &mut text);
         text
     }
@@ -131,8 +131,8 @@ impl Nonce {
             issued_unix_ms: number(0, 6),
             node_id: number(6, 8) as u16,
             boot_id: number(8, 12) as u32,
-            mark: number(12, 14) as u16,
-            serial: number(14, 20),
+            mark: number(12, 20),
+            serial: number(20, 26),
         }
     }
 }
@@ -145,7 +145,7 @@ mod tests {
         issued_unix_ms: 1_790_000_000_123,
         node_id: 0xabcd,
         boot_id: 0xdead_beef,
-        mark: 0x1234,
+        mark: 0x1234_5678_9abc_def0,
         serial: (1 << 48) - 2,
     };
 

@@ -79,7 +79,7 @@ impl Pending {
     }
 
     /// The mark of its nonce, as it was given to [`Authenticator::add_challenge`].
-    pub const fn nonce_mark(&self) -> u16 {
+    pub const fn nonce_mark(&self) -> u64 {
         self.nonce.mark
     }
 

@@ -7,8 +7,9 @@
 //! or if it was ended, so that its tokens end soon after. Only messages that passed as
 //! part of a dialog make an entry.
 //!
-//! The table is bounded: past the bound the oldest entry is removed. Then a request to a
-//! target that the dialog did not begin with is judged like a new one, and the tokens of an
+//! The table is bounded: past the bound the oldest entry is removed, and a restart removes all.
+//! Then a request to a target that the dialog did not begin with is judged like a new one, and so
+//! is one to a place that counts only since its side has shown that it is there; the tokens of an
 //! ended call are valid until they expire. One that has expired, and whose dialog is not known to
 //! have ended, is valid again once whoever holds it has proved by a password who he is.
 
@@ -298,7 +299,8 @@ impl Dialogs {
     }
 }
 
-/// Whether a request ends what is open within a dialog, and begins nothing.
+/// Whether a request ends what is open within a dialog, and begins nothing. A NOTIFY begins nothing
+/// either, but its 2xx shows a place, which may be the one that was asked for.
 pub(crate) const fn ends_something(method: Method) -> bool {
     matches!(method, Method::Ack | Method::Bye)
 }

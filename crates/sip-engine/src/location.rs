@@ -62,8 +62,8 @@ pub struct Binding {
     /// When this contact was first bound, in milliseconds since 1970; 0 where that is not
     /// known. A refresh leaves it as it is.
     pub since_unix_ms: u64,
-    /// By which transport and from where its last REGISTER came, for the operator's list:
-    /// calls go by `flow` and `uri`.
+    /// By which transport and from where its last REGISTER came, for the operator's list, and as
+    /// the proof of where its URI was named. Calls go by `flow` and `uri`.
     pub source: Option<(Transport, SocketAddr)>,
     /// Whether its last REGISTER showed an address translation before the phone, which may have
     /// learnt since from where it is seen, and have written that as its URI.

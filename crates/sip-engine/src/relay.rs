@@ -14,7 +14,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use sip_locate::{Hop, Query};
 use sip_msg::network::{IpNet, is_in};
-use sip_msg::{Flow, HostPort, Message, Target, Transport, Uri};
+use sip_msg::{Flow, HeaderName, HostPort, Message, Target, Transport, Uri};
 
 use crate::gateways::Gateways;
 use crate::location::Binding;
@@ -145,7 +145,12 @@ impl Relay<'_> {
         let is_inside = |network| is_in(network, source.addr.ip());
         let counts = says_where_it_is(chosen_by, &source);
         for network in self.denying(ip) {
-            if counts && is_inside(network) {
+            // A contact's place was named by whoever registered it, and not by who calls it.
+            let is_named_inside = binding.is_none_or(|binding| {
+                let from = binding.source.map(|(_, from)| from.ip());
+                from.is_some_and(|from| is_in(network, from))
+            });
+            if counts && is_inside(network) && is_named_inside {
                 continue;
             }
             let registered = binding.and_then(|binding| binding.flow);
@@ -213,9 +218,12 @@ impl Relay<'_> {
     }
 
     /// Whether what an answer says that goes to `to` shows that who knows it is a gateway, where the
-    /// source of the request did not: nobody else reads what is sent there.
-    pub(crate) fn is_shown_by_answer(&self, source: &Source, to: &Target) -> bool {
-        !source.is_known && self.is_gateway(to.remote)
+    /// source of the request did not: nobody else reads what is sent there. A gateway that is a
+    /// proxy would send it on by the next Via, also where it knows of no such request; so it counts
+    /// where there is none but the gateway's.
+    pub(crate) fn is_shown_by_answer(&self, to: &Target, response: &Message) -> bool {
+        let has_one_more = response.values(HeaderName::Via).nth(2).is_none();
+        !to.transport.is_reliable() && has_one_more && self.is_gateway(to.remote)
     }
 
     /// Whether nobody may be sent along a flow by the word of whoever seems to be at its end:
@@ -412,6 +420,11 @@ impl Source {
         let remote = canonical(self.addr);
         let addr = canonical(addr);
         remote == addr || (self.transport.is_reliable() && remote.ip() == addr.ip())
+    }
+
+    /// Whether whoever has sent it is known to be there.
+    pub(crate) const fn is_known(&self) -> bool {
+        self.is_known
     }
 
     /// The transport and the address.

@@ -374,7 +374,7 @@ impl Shard {
         match self.parks.take(park, &mut self.wheel) {
             Some(Parked::Credential(job, mut pending)) => {
                 let reserved = std::mem::take(&mut pending.reserved);
-                let attempt = self.attempt(&job.sender.flow, &pending);
+                let attempt = self.attempt(now, &job.sender.flow, &pending);
                 let told_ms = self.refusals_told_ms(now, &pending, &answer);
                 let answer = self.fit_to_compare(now, attempt.as_ref(), answer);
                 let is_held = matches!(answer, Ok(Reply::Cached(_)));

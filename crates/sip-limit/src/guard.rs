@@ -152,6 +152,17 @@ pub struct Origin {
     pub is_stream: bool,
 }
 
+/// Whose answer shows by the mark of its nonce that the nonce was sent to him.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fits {
+    /// That of whoever is at that address, whatever the port, which may change.
+    Host,
+    /// That of whoever is at that very address and port.
+    Place,
+    /// Nobody's: others may read what is sent there.
+    Nobody,
+}
+
 counters::counters! {
     /// What was counted.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -351,30 +362,46 @@ impl Guard {
     }
 
     /// The mark of a nonce that is sent there. Only who holds the key can tell from
-    /// it which address that is.
-    pub fn mark(&self, origin: &Origin) -> u16 {
-        self.source(b"mark", origin) as u16
+    /// it which address that is. It is read by whoever gets the nonce, so it is long enough that
+    /// who gets many nonces gets none with the mark of another place.
+    pub fn mark(&self, origin: &Origin, fits: Fits) -> u64 {
+        let (ip, port) = (origin.remote.ip().to_canonical(), origin.remote.port());
+        // For IPv6 the whole address, not its network alone.
+        let whole = match ip {
+            IpAddr::V4(_) => 0,
+            IpAddr::V6(ip) => ip.to_bits(),
+        };
+        match fits {
+            Fits::Host => self.source(b"mark", origin),
+            Fits::Place => self.hash(b"mark of a place", origin, Some(port), &whole.to_be_bytes()),
+            Fits::Nobody => self.source(b"mark of nobody", origin),
+        }
     }
 
-    /// Names the accounts of an attempt. `nonce` is the nonce's serial number, `mark`
-    /// the mark in it. A user has the same however his name is spelt: where a store takes
+    /// Names the accounts of an attempt. `nonce` is the nonce's serial number and the mark in it,
+    /// which shows that the nonce was sent there if it `fits`. A user has the same however his name is spelt: where a store takes
     /// `ALICE` for `alice`, each spelling would be as many guesses more.
     /// What he is known by has the name as it was sent: it may be another user's with his
     /// domain, and who is known is judged more mildly.
-    pub fn attempt(&self, origin: &Origin, claim: Claim<'_>, nonce: u64, mark: u16) -> Attempt {
+    pub fn attempt(
+        &self,
+        origin: &Origin,
+        claim: Claim<'_>,
+        (nonce, mark): (u64, u64),
+        fits: Fits,
+    ) -> Attempt {
         let of = |mut hasher: SipHasher13, name: &[u8]| {
             write_user(&mut hasher, name, claim.realm.as_bytes());
             hasher.finish()
         };
-        let is_answer = mark == self.mark(origin);
+        let is_answer = fits != Fits::Nobody && mark == self.mark(origin, fits);
         let (pair, source) = if is_answer {
             (
                 of(self.hasher_at(b"pair", origin, None), claim.user),
                 self.source(b"failures", origin),
             )
         } else {
-            let mark = u64::from(mark).to_be_bytes();
-            let account = self.hash_of(b"failures elsewhere", &mark);
+            let account = self.hash_of(b"failures elsewhere", &mark.to_be_bytes());
             let of_user = of(self.hasher(b"pair elsewhere"), claim.user);
             (account ^ of_user, account)
         };

@@ -24,7 +24,8 @@ mod told;
 pub use concurrent::{Concurrent, CountedCall};
 pub use glance::may_go_on;
 pub use guard::{
-    Attempt, Ban, Claim, Guard, GuardCounters, LATER_MS, Limits, LookUp, Origin, Reserved, Verdict,
+    Attempt, Ban, Claim, Fits, Guard, GuardCounters, LATER_MS, Limits, LookUp, Origin, Reserved,
+    Verdict,
 };
 pub use overload::{Class, Controller, Gate, Share, Shares, Signals};
 pub use rates::{Allowance, Kind, Party, PartyKey, Rate, RateExceeded, RateLimits, Rates};

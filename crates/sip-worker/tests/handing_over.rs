@@ -224,6 +224,19 @@ fn a_server_that_drains_waits_for_what_is_on_its_way_between_workers() {
     assert_eq!(bed.taken().len(), 1);
     bed.turn_at(later(200), tcp, &[]);
     assert_eq!(unanswered(&bed), Some(0));
+    // What another gives while this one sends waits there for its next turn.
+    let stray = of("SIP/2.0 200 OK", "INVITE", 0, ";tag=b");
+    let options = parse(&of("OPTIONS sip:example.org SIP/2.0", "OPTIONS", 0, ""));
+    let mut given = vec![Handover::Message {
+        sender: Sender::unproved(flow(Transport::Tcp, 1)),
+        message: Box::new(options),
+    }];
+    let own = Arc::clone(&bed.mailboxes[0]);
+    bed.wire.while_it_sends = Some(Box::new(move || own.put(&mut given)));
+    bed.turn_at(later(300), tcp, &[&stray]);
+    assert_eq!(unanswered(&bed), Some(1), "it waits for this one");
+    bed.turn_at(later(400), tcp, &[]);
+    assert_eq!(unanswered(&bed), Some(0));
 }
 
 #[test]

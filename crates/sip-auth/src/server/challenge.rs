@@ -26,7 +26,7 @@ impl Authenticator {
         side: Side,
         realm: &str,
         stale: bool,
-        mark: u16,
+        mark: u64,
         claimant: &Claimant<'_>,
         writer: &mut MessageWriter<'_>,
     ) {
@@ -61,7 +61,7 @@ impl Authenticator {
         }
     }
 
-    pub(super) fn new_nonce(&self, unix_ms: u64, realm: &str, mark: u16) -> [u8; TEXT_LEN] {
+    pub(super) fn new_nonce(&self, unix_ms: u64, realm: &str, mark: u64) -> [u8; TEXT_LEN] {
         let nonce = Nonce {
             issued_unix_ms: unix_ms,
             node_id: self.config.node_id,

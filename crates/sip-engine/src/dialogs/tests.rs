@@ -105,6 +105,7 @@ fn a_place_that_is_shown_to_end_something_is_good_for_nothing_else() {
     for (method, expected) in [
         ("BYE", Standing::Part),
         ("ACK", Standing::Part),
+        ("NOTIFY", Standing::UnknownTarget),
         ("INVITE", Standing::UnknownTarget),
         ("UPDATE", Standing::UnknownTarget),
         ("MESSAGE", Standing::UnknownTarget),

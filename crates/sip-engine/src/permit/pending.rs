@@ -68,7 +68,7 @@ impl Pending {
 
     /// What the guard is to know of an attempt with a password: whose, by which nonce, and the
     /// mark that this bears. A certificate is no guess.
-    pub(crate) fn guess(&self) -> Option<(&CredentialKey, u64, u16)> {
+    pub(crate) fn guess(&self) -> Option<(&CredentialKey, u64, u64)> {
         match &self.credentials {
             Credentials::Digest(pending) => {
                 Some((pending.key(), pending.nonce_serial(), pending.nonce_mark()))

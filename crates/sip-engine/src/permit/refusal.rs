@@ -71,7 +71,7 @@ impl Refusal {
         &self,
         cx: &GateContext<'_>,
         request: &Message,
-        mark: u16,
+        mark: u64,
         to_tag: &[u8],
         out: &mut Vec<u8>,
     ) {

@@ -462,7 +462,8 @@ impl Rewriter<'_> {
             media: offer.media,
             is_offer: false,
             is_to_end: as_shown == Shown::ToEnd,
-            went_to_gateway: self.went_to_gateway,
+            // With a route before ours its requests, and the token in them, pass another first.
+            went_to_gateway: self.went_to_gateway && slot.below.is_none(),
             marks: self.marks,
         };
         text.clear();

@@ -471,7 +471,9 @@ impl Shard {
         let known = (
             context.legs.as_ref().and_then(|legs| legs.caller_marks()),
             context.led_by(),
-            back.is_some_and(|back| relay.is_shown_by_answer(&came_from, back)),
+            back.is_some_and(|back| {
+                !came_from.is_known() && relay.is_shown_by_answer(back, response)
+            }),
         );
         let granted = self.grant_caller(now, context.identity, source, known, response);
         let is_trusted = context.is_listed || self.is_trusted(context.sender.flow.remote.ip());

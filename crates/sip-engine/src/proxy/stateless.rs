@@ -1,7 +1,8 @@
 //! Forwarding without state (RFC 3261 16.11): everything where the operator
 //! wants it so, and the ACK to a 2xx always.
 
-use std::hash::Hasher;
+use std::hash::{Hash, Hasher};
+use std::net::SocketAddr;
 
 use sip_locate::Located;
 use sip_msg::header::Via;
@@ -27,6 +28,8 @@ use crate::{Now, Outputs, Shard};
 
 /// The parameter of our own Via that names the connection a request came on.
 const FLOW_PARAM: &[u8] = b";flow=";
+/// Bytes of each keyed hash in a branch.
+const MAC_LEN: usize = 16;
 
 impl Shard {
     // RFC 3261 16.11: "A stateless proxy MUST validate a request as described in Section
@@ -242,6 +245,9 @@ impl Shard {
         let flow_back = job.sender.flow.conn.is_some().then_some(&job.sender.flow);
         let mac =
             way_back.map(|via| hex16(way_back_mac(&self.keys.branches, &branch, &via, flow_back)));
+        let is_doubted = settings.authenticate.is_some() && !egress.to.transport.is_reliable();
+        let there =
+            is_doubted.then(|| hex16(there_mac(&self.keys.branches, &branch, egress.to.remote)));
         let tokens = &self.tokens;
         let write_branch = |text: &mut Vec<u8>| {
             text.extend_from_slice(b"z9hG4bK");
@@ -249,6 +255,9 @@ impl Shard {
             if let Some(mac) = &mac {
                 text.push(b'.');
                 text.extend_from_slice(mac);
+                if let Some(there) = &there {
+                    text.extend_from_slice(there);
+                }
             }
             if job.sender.flow.conn.is_some() && job.request.method() != Method::Ack {
                 text.extend_from_slice(FLOW_PARAM);
@@ -287,13 +296,14 @@ impl Shard {
             out.effects.extend(ended.map(Effect::EndCall));
         }
         match self.upstream(flow, &response) {
-            Some(target) => {
+            Some((target, was_sent_there)) => {
                 let start = out.outbox.bytes.len();
                 let is_stream = target.transport.is_reliable();
-                let source = Source::of(flow).known_if(self.is_listed_peers(sender));
+                let is_known = was_sent_there || self.is_listed_peers(sender);
+                let source = Source::of(flow).known_if(is_known);
                 // Whoever sent the request is not known any more.
                 let relay = self.relay(now);
-                let is_shown = !is_stream && relay.is_gateway(target.remote);
+                let is_shown = relay.is_shown_by_answer(&target, &response);
                 let known = (None, None, is_shown);
                 let granted = self.grant_caller(now, None, Some(&source), known, &response);
                 write_upstream(
@@ -313,8 +323,9 @@ impl Shard {
         self.pool.recycle(response);
     }
 
-    /// Where a response to a request that was forwarded without state goes.
-    fn upstream(&self, flow: &Flow, response: &Message) -> Option<Target> {
+    /// Where a response to a request that was forwarded without state goes, and whether the
+    /// request was sent to where the response comes from.
+    fn upstream(&self, flow: &Flow, response: &Message) -> Option<(Target, bool)> {
         let mut vias = response.vias();
         let top = vias.next()??;
         let default_port = top.transport.map_or(5060, |t| t.default_port());
@@ -335,11 +346,13 @@ impl Shard {
         let flow_back = token.as_ref().map(|token| token.flow());
         // Who makes a response up would choose where it goes: the branch must be one
         // that was written for this very way back.
+        let (mac, there) = mac.split_at_checked(MAC_LEN)?;
         if mac != hex16(way_back_mac(&self.keys.branches, branch, &next, flow_back)) {
             return None;
         }
+        let was_sent_there = there == hex16(there_mac(&self.keys.branches, branch, flow.remote));
         if let Some(flow) = flow_back {
-            return Some(Target::back(flow));
+            return Some((Target::back(flow), was_sent_there));
         }
         // RFC 3261 18.2.2, RFC 3581 4: `received` and `rport` before sent-by.
         let transport = next.transport?;
@@ -353,8 +366,8 @@ impl Shard {
             .flatten()
             .or(next.sent_by.port)
             .unwrap_or(transport.default_port());
-        let remote = std::net::SocketAddr::new(ip, port);
-        Some(Target {
+        let remote = SocketAddr::new(ip, port);
+        let target = Target {
             transport,
             listener: self.own.listener_towards(transport, &remote, flow)?,
             remote,
@@ -363,7 +376,8 @@ impl Shard {
             tls_name: None,
             lane: sip_msg::Lane::Shared,
             local: None,
-        })
+        };
+        Some((target, was_sent_there))
     }
 }
 
@@ -428,7 +442,7 @@ fn stateless_branch(key: &[u8; 16], request: &Message) -> [u8; 16] {
 }
 
 /// The two parts of a branch of ours: what is unique to the request, and what
-/// shows that its way back is the one that it came by.
+/// shows that its way back is the one that it came by, and where it was sent.
 fn branch_parts(branch: &[u8]) -> Option<(&[u8], &[u8])> {
     let own = branch.strip_prefix(b"z9hG4bK")?;
     let dot = own.iter().position(|&byte| byte == b'.')?;
@@ -455,6 +469,17 @@ fn way_back_mac(key: &[u8; 16], branch: &[u8], via: &Via<'_>, flow: Option<&Flow
         part(&flow.conn.0.to_be_bytes());
         part(&flow.listener.0.to_be_bytes());
     }
+    hasher.finish()
+}
+
+/// A keyed hash over the address that a request is sent to: anybody could answer it with any
+/// source, and whoever has this one has got it there.
+fn there_mac(key: &[u8; 16], branch: &[u8], to: SocketAddr) -> u64 {
+    let mut hasher = SipHasher24::new_with_key(key);
+    hasher.write(b"there");
+    hasher.write(branch);
+    to.ip().to_canonical().hash(&mut hasher);
+    to.port().hash(&mut hasher);
     hasher.finish()
 }
 

@@ -131,24 +131,32 @@ impl Shard {
     /// Takes the token from a request that was let in although the gate has refused it: it leads
     /// nowhere, and nothing is learned by it. An ACK and a BYE keep it where it was made for their
     /// target: they end what is open there. So does whatever a user sends there of whose token
-    /// only the time is over: he has proved who he is, and the dialog lives on.
-    pub(crate) fn drop_refused_token(&self, now: Now, job: &mut Job, permit: &Permit) {
-        let Some(token) = &job.routed.grant else {
-            return;
+    /// only the time is over: he has proved who he is, and the dialog lives on. What he sends by it
+    /// is part of the dialog, and not his own choice of a place.
+    pub(crate) fn look_at_refused_token(&self, now: Now, job: &mut Job, permit: Permit) -> Permit {
+        let Some(token) = job.routed.grant else {
+            return permit;
         };
         let is_for_target = || {
             let target = job.routed.uri(&job.request);
-            target.is_some_and(|target| self.tokens.is_target(token, &target))
+            target.is_some_and(|target| self.tokens.is_target(&token, &target))
         };
         let ends = ends_something(job.request.method());
         let stays = match permit {
             // Who needs no token was not judged by it.
             Permit::Dialog(_) | Permit::Open(_) | Permit::Peer(_) => true,
-            Permit::Authenticated(_) => {
+            Permit::Authenticated(_) if is_for_target() => {
                 let cx = self.gate_context(now, &job.sender);
                 let standing = standing_of_token(&cx, &job.request, &job.routed);
-                is_for_target() && (ends || standing == Some(Standing::Old))
+                if standing.is_some() && ends
+                    || standing == Some(Standing::Old) && !token.is_to_end()
+                {
+                    job.is_known = self.is_there(&job.sender, &permit);
+                    return Permit::Dialog(token);
+                }
+                ends
             }
+            Permit::Authenticated(_) => false,
             Permit::Inbound(_)
             | Permit::Directed(_)
             | Permit::Trunk(_)
@@ -158,6 +166,7 @@ impl Shard {
         if !stays {
             job.routed.grant = None;
         }
+        permit
     }
 
     /// Takes note of what a request within a dialog says, once it was let in.

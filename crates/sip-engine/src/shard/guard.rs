@@ -1,10 +1,10 @@
 //! What the guard says of those who are refused, and of those who guess.
 
 use sip_auth::{Reply, Subject};
-use sip_limit::{Attempt, Claim, LATER_MS, LookUp, Origin, Reserved, Verdict};
+use sip_limit::{Attempt, Claim, Fits, LATER_MS, LookUp, Origin, Reserved, Verdict};
 use sip_lookup::Outcome;
-use sip_msg::{Flow, Message};
-use sip_txn::ServerId;
+use sip_msg::{Flow, HeaderName, Message};
+use sip_txn::{ServerId, response_target};
 
 use crate::effect::{Effect, Limited, ParkId};
 use crate::park::{Held, Job, Parked};
@@ -13,6 +13,7 @@ use crate::permit::{
 };
 use crate::proxy::context::Owner;
 use crate::refusal::{Reason, StatusLine};
+use crate::relay::Source;
 use crate::sender::Sender;
 use crate::{Now, Outputs, Shard};
 
@@ -143,7 +144,7 @@ impl Shard {
         held: Option<Held>,
         out: &mut Outputs,
     ) {
-        let attempt = self.attempt(&job.sender.flow, &pending);
+        let attempt = self.attempt(now, &job.sender.flow, &pending);
         let attempt = match held {
             Some(_) => attempt.map(Attempt::held),
             None => attempt,
@@ -234,15 +235,43 @@ impl Shard {
     }
 
     /// The accounts of an attempt to authenticate.
-    pub(super) fn attempt(&self, flow: &Flow, pending: &Pending) -> Option<Attempt> {
+    pub(super) fn attempt(&self, now: Now, flow: &Flow, pending: &Pending) -> Option<Attempt> {
         let (key, nonce, mark) = pending.guess()?;
         let claim = Claim {
             name: key.user(),
             user: bare_name(&self.settings, key.user()),
             realm: key.realm(),
         };
+        let fits = match self.may_be_forged_gateway(now, flow) {
+            true => Fits::Place,
+            false => Fits::Host,
+        };
         let guard = &self.shared.guard;
-        Some(guard.attempt(&origin(flow), claim, nonce, mark))
+        Some(guard.attempt(&origin(flow), claim, (nonce, mark), fits))
+    }
+
+    /// Whether a datagram has the source of a gateway, and anybody may have sent it.
+    fn may_be_forged_gateway(&self, now: Now, flow: &Flow) -> bool {
+        let (relay, source) = (self.relay(now), Source::of(flow));
+        relay.is_doubted(&source) && relay.is_at_gateway(&source)
+    }
+
+    /// The mark of a nonce that is sent in answer to a request. Whoever answers from a place where
+    /// not everybody may be called shows by it that he is there, so it fits where the answer goes,
+    /// and nobody where a proxy would send the answer on by the next Via, unless it is listed.
+    pub(super) fn mark_for(&self, now: Now, sender: &Sender, request: &Message) -> u64 {
+        let (mut there, guard) = (origin(&sender.flow), &self.shared.guard);
+        let is_doubted = self.relay(now).is_doubted(&Source::of(&sender.flow));
+        if is_doubted && request.has_several(HeaderName::Via) && !self.is_listed(sender) {
+            return guard.mark(&there, Fits::Nobody);
+        }
+        if !self.may_be_forged_gateway(now, &sender.flow) {
+            return guard.mark(&there, Fits::Host);
+        }
+        if let Ok(via) = request.top_via() {
+            there.remote = response_target(&sender.flow, &via, false).remote;
+        }
+        guard.mark(&there, Fits::Place)
     }
 
     /// What a cache has, unless too many digests did not match what it had: then it is as if

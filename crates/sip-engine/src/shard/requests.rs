@@ -29,8 +29,6 @@ use crate::settings::{Mode, Nat};
 use crate::trunk::Called;
 use crate::{Now, Outputs, Shard};
 
-use super::guard::origin;
-
 /// The role of this server for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
@@ -345,7 +343,7 @@ impl Shard {
         refusal.write(
             &self.gate_context(now, &sender),
             &request,
-            self.shared.guard.mark(&origin(&sender.flow)),
+            self.mark_for(now, &sender, &request),
             &tag,
             &mut out.outbox.bytes,
         );
@@ -355,7 +353,7 @@ impl Shard {
 
     /// A request that passed the gate.
     fn proceed(&mut self, now: Now, mut job: Job, permit: Permit, out: &mut Outputs) {
-        self.drop_refused_token(now, &mut job, &permit);
+        let permit = self.look_at_refused_token(now, &mut job, permit);
         if self.is_too_much(now, &job, &permit, out) {
             let line = StatusLine::refused(503, Reason::RateLimited);
             self.refuse(now, &job.sender, job.server, job.request, line, out);
@@ -379,7 +377,7 @@ impl Shard {
             self.fail_job(now, job, Outcome::UnreadableUri, out);
             return;
         }
-        job.is_known = self.is_there(&job.sender, &permit);
+        job.is_known |= self.is_there(&job.sender, &permit);
         self.note_request(now, &job);
         self.counters.calls += u64::from(begins_call(&job.request));
         if job.request.method() == Method::Bye {

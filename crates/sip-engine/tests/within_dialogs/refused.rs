@@ -3,12 +3,27 @@
 use super::*;
 use sip_auth::{Attempt, ClientAuth, Ha1, Reply, RequestParts};
 use sip_engine::Effect;
+use sip_engine::routes::{Gateway, GatewayGroup, Routes};
 use sip_engine::token::UNIT_S;
 
 const BOBS_PHONE: &str = "sip:bob@10.1.1.1:5060;transport=tcp";
 
-/// A request of alice's after its challenge, with her password.
-fn signed(bed: &mut Bed, mut request: Request) -> Vec<Sent> {
+/// What is answered to such a request that goes nowhere.
+fn to_another(bed: &mut Bed, request: Request) -> u16 {
+    let sent = answered(bed, request);
+    assert!(sent.iter().all(|sent| sent.status() != 0));
+    sent.last().unwrap().status()
+}
+
+/// A request of alice's after its challenge, with her password; where it goes.
+fn signed(bed: &mut Bed, request: Request) -> Vec<Sent> {
+    let mut sent = answered(bed, request);
+    sent.retain(|sent| sent.status() == 0);
+    sent
+}
+
+/// All that is sent because of it.
+fn answered(bed: &mut Bed, mut request: Request) -> Vec<Sent> {
     let challenge = only(anywhere(bed, &request));
     assert_eq!(challenge.status(), 407, "{}", request.method);
     let (mut auth, mut attempt) = (ClientAuth::new(), Attempt::default());
@@ -30,10 +45,7 @@ fn signed(bed: &mut Bed, mut request: Request) -> Vec<Sent> {
         panic!("the store was not asked");
     };
     let ha1 = Ha1::compute(question.algorithm, b"alice", b"example.org", b"secret");
-    let mut sent =
-        bed.act(|s, now, out| s.handle_credential(now, park, Ok(Reply::Secret(ha1)), out));
-    sent.retain(|sent| sent.status() == 0);
-    sent
+    bed.act(|s, now, out| s.handle_credential(now, park, Ok(Reply::Secret(ha1)), out))
 }
 
 /// A call to bob's connection, with alice's routes.
@@ -84,6 +96,61 @@ fn the_token_of_a_call_that_is_over_leads_its_bye_alone() {
     // It ends what may be open there still.
     let sent = only(signed(&mut bed, to("BYE", BOBS_PHONE, &routes)));
     assert_eq!((sent.to.conn, sent.to.remote), (bob.conn, bob.remote));
+}
+
+/// Calls with `+` go to that gateway.
+fn with_gateway(at: &str, settings: Settings) -> Settings {
+    let group = GatewayGroup {
+        name: "gateway".into(),
+        gateways: vec![Gateway {
+            next_hop: next_hop(Transport::Udp, at),
+            priority: 0,
+            weight: 1,
+        }],
+        ..GatewayGroup::default()
+    };
+    let mut settings = Settings {
+        routes: Routes {
+            groups: vec![group],
+            prefixes: [("+".into(), 0)].into(),
+            ..Routes::default()
+        },
+        ..settings
+    };
+    let private = "10.0.0.0/8".parse().unwrap();
+    settings.proxy.relay_denied.push(private);
+    settings
+}
+
+#[test]
+fn so_does_a_call_with_a_gateway_that_was_silent_for_a_day() {
+    let lifetime_s = secured().proxy.dialog_token_lifetime_s;
+    // One of them is in a network to which nobody may send.
+    for at in ["203.0.113.50:5060", "10.9.9.9:5060"] {
+        for method in ["INVITE", "UPDATE", "BYE"] {
+            let mut bed = Bed::new(with_gateway(at, trusting()));
+            let mut invite = request("INVITE", "sip:+4930@example.org", Transport::Udp);
+            invite.from = ALICE.into();
+            let sent = bed.receive(&alice(Transport::Udp), &invite.text());
+            let copy = sent.iter().find(|sent| sent.status() == 0).unwrap();
+            let place = format!("sip:+4930@{at}");
+            let ok = response(copy, 200, "b", &contact(&place));
+            let ok = only(bed.receive(&answering(copy), &ok));
+            let routes = turned(&ok);
+            let settings = Arc::new(with_gateway(at, secured()));
+            bed.act(|shard: &mut Shard, _, _| shard.reload(settings));
+            bed.wait((lifetime_s + UNIT_S) * 1_000);
+            let copy = only(signed(&mut bed, to(method, &place, &routes)));
+            assert_eq!(copy.to.remote.to_string(), at, "{method}");
+            if method != "BYE" {
+                assert_eq!(outcome(&mut bed, &to("INFO", &place, &routes)), at);
+            }
+            // Another number there is another's choice.
+            let another = format!("sip:+1900555@{at}");
+            let sent = to_another(&mut bed, to("INVITE", &another, &routes));
+            assert_eq!(sent, 403, "{method}");
+        }
+    }
 }
 
 #[test]

@@ -52,6 +52,7 @@ impl<T> Queue<T> {
         };
         match failure {
             BatchFailure::Refused(why)
+            | BatchFailure::Ended(why)
             | BatchFailure::Unusable(why)
             | BatchFailure::LogInRefused(why)
             | BatchFailure::Cancelled(why) => {

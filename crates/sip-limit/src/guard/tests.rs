@@ -19,7 +19,8 @@ fn in_realm(guard: &Guard, origin: &Origin, user: &[u8], realm: &str, nonce: u64
         user,
         realm,
     };
-    guard.attempt(origin, claim, nonce, guard.mark(origin))
+    let mark = guard.mark(origin, Fits::Host);
+    guard.attempt(origin, claim, (nonce, mark), Fits::Host)
 }
 
 /// One look-up, which ends at once.
@@ -164,7 +165,8 @@ fn who_is_known_with_his_domain_is_not_known_without() {
             user: b"alice",
             realm: "example.org",
         };
-        guard.attempt(&home, claim, nonce, guard.mark(&home))
+        let mark = guard.mark(&home, Fits::Host);
+        guard.attempt(&home, claim, (nonce, mark), Fits::Host)
     };
     guard.succeeded(500, &home, &claimed("alice@b.example.org", 1));
     for n in 0..1_000 {
@@ -193,6 +195,43 @@ fn a_flow_that_fails_is_known_no_more() {
     let home = at("192.0.2.1:40001");
     guard.succeeded(500, &home, &of(&guard, &home, b"bob", 1));
     assert!((5..=7).contains(&guess(&guard, &[home], &["bob"], 20_000, 1)));
+}
+
+#[test]
+fn a_mark_fits_where_its_nonce_was_sent_and_nowhere_else() {
+    let guard = guard();
+    let claim = Claim {
+        name: b"alice",
+        user: b"alice",
+        realm: "example.org",
+    };
+    let is_answer = |sent: &str, marked, from: &str, fits| {
+        let mark = guard.mark(&at(sent), marked);
+        guard.attempt(&at(from), claim, (1, mark), fits).is_answer()
+    };
+    let (home, port) = ("192.0.2.1:5060", "192.0.2.1:6000");
+    let (place, in_its_network) = ("[2001:db8::1]:5060", "[2001:db8::2]:5060");
+    for (sent, from, by_host, by_place) in [
+        (home, home, true, true),
+        (home, port, true, false),
+        (home, "192.0.2.2:5060", false, false),
+        (place, place, true, true),
+        (place, in_its_network, true, false),
+        (place, "[2001:db8:0:1::1]:5060", false, false),
+    ] {
+        let fits = |fits| is_answer(sent, fits, from, fits);
+        assert_eq!(fits(Fits::Host), by_host, "{sent} {from}");
+        assert_eq!(fits(Fits::Place), by_place, "{sent} {from}");
+        assert!(!is_answer(sent, Fits::Host, from, Fits::Place));
+        assert!(!is_answer(sent, Fits::Place, from, Fits::Host));
+        for fits in [Fits::Host, Fits::Place, Fits::Nobody] {
+            assert!(!is_answer(sent, Fits::Nobody, from, fits));
+        }
+    }
+    // Who has a network of his own may collect the marks of 65,536 places in it.
+    let own = |n: u32| at(&format!("[2001:db8:0:{n:x}::1]:5060"));
+    let marks = (0..64).map(|n| guard.mark(&own(n), Fits::Host));
+    assert_eq!(marks.fold(0, |bits, mark| bits | mark).leading_zeros(), 0);
 }
 
 #[test]

@@ -104,6 +104,8 @@ impl sip_worker::Store for Front {
 #[derive(Default)]
 pub struct Wire {
     pub sent: Vec<Vec<u8>>,
+    /// What another does while they are used.
+    pub while_it_sends: Option<Box<dyn FnOnce()>>,
 }
 
 impl sip_worker::Sockets for Wire {
@@ -119,7 +121,11 @@ impl sip_worker::Sockets for Wire {
         }
     }
 
-    fn flush(&mut self) {}
+    fn flush(&mut self) {
+        if let Some(act) = self.while_it_sends.take() {
+            act();
+        }
+    }
     fn close(&mut self, _: ConnId) {}
     fn count_odd(&mut self, _: ConnId) {}
     fn keep_for(&mut self, _: ConnId, _: u64) {}
