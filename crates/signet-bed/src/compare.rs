@@ -7,7 +7,8 @@
 //! figures agree where their medians are no further apart than both intervals allow together
 //! (the root of the sum of the squares of their halves). Differences of 2% are none, nor are those
 //! below the figure's resolution. A figure that one of the records has from a single repeat has no
-//! interval, and is not judged.
+//! interval, and is not judged. One that only one of them has, though both were asked for it, is
+//! lost, and no more than 1 in 20 may be. What only one was asked for is counted and not judged.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -16,7 +17,7 @@ use measure::statistics::{deviation, quantile, student_t_95};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::experiment::{Experiment, Interval, Load, Noise, SPREAD_MAX};
+use crate::experiment::{Experiment, Interval, Load, Noise, SPREAD_MAX, counted};
 use crate::page::figures::{Kind, kind_of};
 use crate::record::{CaseResult, Record, figure};
 
@@ -32,24 +33,34 @@ pub struct Comparison {
     pub warnings: Vec<String>,
     /// Figure by figure, in the order of the first record.
     pub rows: Vec<Row>,
+    /// Figures of one record that the other was not asked for: of cases, servers and loads that it
+    /// has no place for, or has with another setting, and what it measures nowhere.
+    pub not_asked: usize,
     /// Figures further apart than this share do not agree, however wide the intervals of their
     /// own repeats are.
     pub apart_max: f64,
 }
 
-/// A figure of a case, a server and a load in both records.
+/// A figure of a case, a server and a load that both records were asked for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// System, case and load.
     pub what: String,
     /// The figure, a name of [`figure`].
     pub figure: &'static str,
-    /// In the first record.
-    pub a: Mean,
+    /// In the first record; `None` where it has none that counts.
+    pub a: Option<Mean>,
     /// In the second.
-    pub b: Mean,
-    /// Whether they agree; `None` where one of them has no interval.
+    pub b: Option<Mean>,
+    /// Whether they agree; `None` where one of them is not there or has no interval.
     pub agrees: Option<bool>,
+}
+
+impl Row {
+    /// Whether only one of the records has it.
+    fn is_lost(&self) -> bool {
+        self.a.is_none() || self.b.is_none()
+    }
 }
 
 /// A median and half of the 95% interval around it.
@@ -65,11 +76,7 @@ pub struct Mean {
 
 impl Mean {
     fn of(record: &Record, result: &CaseResult, figure: &str) -> Option<Self> {
-        let counted = result
-            .repeats
-            .iter()
-            .filter(|repeat| repeat.counts_for(figure));
-        let of = counted.filter_map(|repeat| repeat.figures.get(figure).copied());
+        let of = counted(result, figure).filter_map(|repeat| repeat.figures.get(figure).copied());
         let mut values: Vec<f64> = of.filter(|value| value.is_finite()).collect();
         values.sort_by(f64::total_cmp);
         let (first, last) = (values.len().checked_sub(1)? / 2, values.len() / 2);
@@ -128,34 +135,69 @@ pub fn compare(a: &Record, b: &Record) -> Result<Comparison, String> {
     let mut comparison = Comparison {
         warnings: warnings(a, b),
         rows: Vec::new(),
+        not_asked: not_asked(b, a),
         apart_max,
     };
+    // What one of them measures nowhere it was not asked for.
+    let has = |record: &Record, name: &str| {
+        let mut repeats = record.results.iter().flat_map(|result| &result.repeats);
+        repeats.any(|repeat| repeat.figures.contains_key(name))
+    };
+    let kinds = || figure::ALL.iter().filter_map(|name| kind_of(name));
+    comparison.not_asked += not_asked(a, b);
     for first in &a.results {
-        let is_same = |other: &&CaseResult| {
-            other.case.id == first.case.id
-                && other.case.setting == first.case.setting
-                && other.system == first.system
-                && is_same_load(&other.load, &first.load)
-        };
-        let Some(second) = b.results.iter().find(is_same) else {
+        let Some(second) = place_of(first, b) else {
             continue;
         };
-        for kind in figure::ALL.iter().filter_map(|name| kind_of(name)) {
+        for kind in kinds() {
             let both = (
                 Mean::of(a, first, kind.name),
                 Mean::of(b, second, kind.name),
             );
-            let (Some(a), Some(b)) = both else { continue };
+            let agrees = match both {
+                (Some(a), Some(b)) => a.agrees(b, kind, apart_max),
+                (None, None) => continue,
+                (Some(_), None) | (None, Some(_)) if has(a, kind.name) && has(b, kind.name) => None,
+                (Some(_), None) | (None, Some(_)) => {
+                    comparison.not_asked += 1;
+                    continue;
+                }
+            };
             comparison.rows.push(Row {
                 what: format!("{} {} {}", first.system, first.case.id, load(&first.load)),
                 figure: kind.name,
-                a,
-                b,
-                agrees: a.agrees(b, kind, apart_max),
+                a: both.0,
+                b: both.1,
+                agrees,
             });
         }
     }
     Ok(comparison)
+}
+
+/// The place that a record has for a result of another.
+fn place_of<'a>(result: &CaseResult, record: &'a Record) -> Option<&'a CaseResult> {
+    record.results.iter().find(|other| {
+        other.case.id == result.case.id
+            && other.case.setting == result.case.setting
+            && other.system == result.system
+            && is_same_load(&other.load, &result.load)
+    })
+}
+
+/// How many figures a record has of results for which another has no place.
+fn not_asked(record: &Record, other: &Record) -> usize {
+    let alone = record
+        .results
+        .iter()
+        .filter(|result| place_of(result, other).is_none());
+    let figures = alone.map(|result| {
+        let names = figure::ALL.iter();
+        names
+            .filter(|name| Mean::of(record, result, name).is_some())
+            .count()
+    });
+    figures.sum()
 }
 
 /// What the experiment of a record allows.
@@ -239,8 +281,10 @@ impl Comparison {
     pub fn close(&self) -> usize {
         let judged = self.rows.iter().filter(|row| row.agrees.is_some());
         let is_close = |row: &&Row| {
-            let (a, b) = (row.a.median, row.b.median);
-            (a - b).abs() <= self.apart_max * a.abs().max(b.abs())
+            row.a.zip(row.b).is_some_and(|(a, b)| {
+                let (a, b) = (a.median, b.median);
+                (a - b).abs() <= self.apart_max * a.abs().max(b.abs())
+            })
         };
         judged.filter(is_close).count()
     }
@@ -250,7 +294,7 @@ impl Comparison {
     pub fn half_median_share(&self) -> Option<f64> {
         let judged = self.rows.iter().filter(|row| row.agrees.is_some());
         let mut halves: Vec<f64> = judged
-            .flat_map(|row| [row.a, row.b])
+            .flat_map(|row| row.a.into_iter().chain(row.b))
             .filter_map(|mean| Some(mean.half? / mean.median.abs()))
             .filter(|share| share.is_finite())
             .collect();
@@ -258,14 +302,22 @@ impl Comparison {
         (!halves.is_empty()).then(|| quantile(&halves, 0.5))
     }
 
-    /// Whether 19 of 20 agree; not where none could be judged.
-    pub fn holds(&self) -> bool {
-        let (agreeing, judged) = self.agreeing();
-        judged > 0 && agreeing as f64 >= AGREE_MIN * judged as f64
+    /// How many figures only one of the records has, though both were asked for them.
+    pub fn lost(&self) -> usize {
+        self.rows.iter().filter(|row| row.is_lost()).count()
     }
 
-    /// As JSON: every figure that both records have, `"format": "signet-bed-comparison"`,
-    /// `"version": 1`.
+    /// Whether 19 of 20 agree, and no more than 1 in 20 is lost; not where none could be judged.
+    pub fn holds(&self) -> bool {
+        let (agreeing, judged) = self.agreeing();
+        let kept = self.rows.len() - self.lost();
+        judged > 0
+            && agreeing as f64 >= AGREE_MIN * judged as f64
+            && kept as f64 >= AGREE_MIN * self.rows.len() as f64
+    }
+
+    /// As JSON: every figure that both records were asked for, `null` on the side that has none,
+    /// `"format": "signet-bed-comparison"`, `"version": 1`.
     pub fn json(&self) -> Value {
         let (agreeing, judged) = self.agreeing();
         json!({
@@ -276,6 +328,8 @@ impl Comparison {
             "judged": judged,
             "close": self.close(),
             "not_judged": self.rows.len() - judged,
+            "lost": self.lost(),
+            "not_asked": self.not_asked,
             "half_median_share": self.half_median_share(),
             "apart_max_share": self.apart_max,
             "agree_min_share": AGREE_MIN,
@@ -290,7 +344,7 @@ impl Comparison {
         for warning in &self.warnings {
             let _ = writeln!(text, "! {warning}");
         }
-        let is_shown = |row: &&Row| all || row.agrees == Some(false);
+        let is_shown = |row: &&Row| all || row.agrees == Some(false) || row.is_lost();
         for row in self.rows.iter().filter(is_shown) {
             let Some(kind) = kind_of(row.figure) else {
                 continue;
@@ -298,16 +352,19 @@ impl Comparison {
             let verdict = match row.agrees {
                 Some(true) => "agrees",
                 Some(false) => "DIFFERS",
+                None if row.is_lost() => "LOST",
                 None => "measured once",
             };
+            let told =
+                |mean: Option<Mean>| mean.map_or_else(|| "none".to_owned(), |mean| mean.told(kind));
             let _ = writeln!(
                 text,
                 "{:<14}{} {}: {} and {}",
                 verdict,
                 row.what,
                 kind.title,
-                row.a.told(kind),
-                row.b.told(kind)
+                told(row.a),
+                told(row.b)
             );
         }
         let (agreeing, judged) = self.agreeing();
@@ -338,11 +395,27 @@ impl Comparison {
                 self.apart_max * 100.0
             );
         }
-        let alone = self.rows.len() - judged;
+        let lost = self.lost();
+        if lost > 0 {
+            let _ = writeln!(
+                text,
+                "{lost} more count in one of the records alone, {:.1}% of all; no more than {:.0}% may.",
+                lost as f64 * 100.0 / self.rows.len() as f64,
+                (1.0 - AGREE_MIN) * 100.0
+            );
+        }
+        let alone = self.rows.len() - judged - lost;
         if alone > 0 {
             let _ = writeln!(
                 text,
                 "{alone} more were measured once, have no interval, and were not judged."
+            );
+        }
+        if self.not_asked > 0 {
+            let _ = writeln!(
+                text,
+                "{} more are of what only one of the records was asked for, and were not judged.",
+                self.not_asked
             );
         }
         text
@@ -359,141 +432,4 @@ impl Mean {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::experiment::{Case, Setting};
-    use crate::record::Repeat;
-
-    fn record(values: &[f64]) -> Record {
-        let repeat = |value: &f64| Repeat {
-            figures: [(figure::SERVER_CPU_US.to_owned(), *value)].into(),
-            ..Repeat::default()
-        };
-        Record {
-            experiment: "shen-2010".to_owned(),
-            ended_unix_s: Some(1),
-            results: vec![CaseResult {
-                case: Case {
-                    id: "udp".to_owned(),
-                    labels: [].into(),
-                    setting: Setting::default(),
-                    loads: Vec::new(),
-                    below: Vec::new(),
-                },
-                system: "signet".to_owned(),
-                load: Load::Rate {
-                    per_s: 1_000.0,
-                    profile: false,
-                    for_check: false,
-                },
-                repeats: values.iter().map(repeat).collect(),
-                missed: None,
-            }],
-            ..Record::default()
-        }
-    }
-
-    fn agrees(a: &[f64], b: &[f64]) -> Option<bool> {
-        compare(&record(a), &record(b)).unwrap().rows[0].agrees
-    }
-
-    #[test]
-    fn figures_agree_within_their_intervals() {
-        assert_eq!(agrees(&[47.0, 50.0, 53.0], &[52.0, 55.0, 58.0]), Some(true));
-        assert_eq!(
-            agrees(&[49.9, 50.0, 50.1], &[60.0, 60.1, 60.2]),
-            Some(false)
-        );
-        // Repeats that happen to be alike make no difference of half a percent.
-        assert_eq!(agrees(&[50.0, 50.0, 50.0], &[50.3, 50.3, 50.3]), Some(true));
-        assert_eq!(agrees(&[50.0], &[90.0, 91.0]), None);
-    }
-
-    #[test]
-    fn an_interval_of_two_repeats_allows_no_more_than_the_experiment() {
-        // Student's t of two repeats is 12.7: by their intervals these could be alike.
-        assert_eq!(agrees(&[48.0, 52.0], &[68.0, 72.0]), Some(false));
-        assert_eq!(agrees(&[48.0, 52.0], &[54.0, 58.0]), Some(true));
-        let comparison = compare(&record(&[48.0, 52.0]), &record(&[54.0, 58.0])).unwrap();
-        let half = comparison.half_median_share().unwrap();
-        assert!(half > 0.4 && half < 0.6, "{half}");
-        let table = comparison.table(false);
-        assert!(table.contains("more than 15% is held to differ"), "{table}");
-        let once = compare(&record(&[50.0]), &record(&[50.0])).unwrap();
-        assert!(once.table(false).contains("1 more were measured once"));
-        assert_eq!(once.half_median_share(), None);
-    }
-
-    #[test]
-    fn repeats_of_all_cases_say_how_far_figures_may_be_apart() {
-        let of = |apart: f64, more: f64| {
-            let mut record = record(&[]);
-            let like = record.results.remove(0);
-            for nth in 1..=8_u32 {
-                let middle = f64::from(nth) * 100.0 * more;
-                let values = [middle / apart, middle * apart];
-                let mut result = self::record(&values).results.remove(0);
-                result.case.id = format!("{nth}");
-                result.load = like.load.clone();
-                record.results.push(result);
-            }
-            record
-        };
-        // Repeats that differ by a fifth allow a fifth, and no half.
-        let (steady, noisy) = (of(1.005, 1.0), of(1.1, 1.0));
-        let fifth = compare(&noisy, &of(1.1, 1.18)).unwrap();
-        assert_eq!((fifth.agreeing(), fifth.close()), ((8, 8), 0));
-        assert_eq!(compare(&noisy, &of(1.1, 1.5)).unwrap().agreeing(), (0, 8));
-        assert_eq!(
-            compare(&steady, &of(1.005, 1.05)).unwrap().agreeing(),
-            (0, 8)
-        );
-        assert_eq!(compare(&steady, &noisy).unwrap().agreeing(), (8, 8));
-    }
-
-    #[test]
-    fn a_repeat_that_doubts_itself_is_left_out() {
-        let mut doubted = record(&[50.0, 50.1, 500.0]);
-        doubted.results[0].repeats[2].doubts.push("late".to_owned());
-        let comparison = compare(&record(&[50.0, 50.1]), &doubted).unwrap();
-        assert_eq!(comparison.agreeing(), (1, 1));
-        assert!(comparison.holds());
-    }
-
-    #[test]
-    fn what_differs_is_named_and_what_cannot_be_compared_refused() {
-        let comparison = compare(&record(&[49.9, 50.0]), &record(&[80.0, 80.1])).unwrap();
-        assert!(!comparison.holds());
-        let table = comparison.table(false);
-        assert!(
-            table.contains(
-                "DIFFERS       signet udp 1000/s CPU time of the server for each: 50.0 µs"
-            ),
-            "{table}"
-        );
-        assert!(table.contains("0 of 1 figures agree"), "{table}");
-        let other = Record {
-            experiment: "kulin-2012".to_owned(),
-            ..record(&[1.0])
-        };
-        assert!(
-            compare(&record(&[1.0]), &other)
-                .unwrap_err()
-                .contains("kulin-2012")
-        );
-        let none = compare(&record(&[]), &record(&[])).unwrap();
-        assert!(!none.holds() && none.table(true).contains("No figure"));
-    }
-
-    #[test]
-    fn other_machines_and_versions_are_told() {
-        let mut other = record(&[50.0]);
-        other.machine.cores = 8;
-        other
-            .versions
-            .insert("kamailio".to_owned(), "5.8".to_owned());
-        other.ended_unix_s = None;
-        other.form = "long".to_owned();
-        assert_eq!(compare(&record(&[50.0]), &other).unwrap().warnings.len(), 4);
-    }
-}
+mod tests;

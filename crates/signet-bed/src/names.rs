@@ -13,6 +13,7 @@ pub(crate) type Labels = BTreeMap<String, String>;
 /// What things are called in a run of an experiment.
 pub(crate) struct Names<'a> {
     experiment: &'a Experiment,
+    results: &'a [CaseResult],
     /// Axes on which the run has more than one place.
     varied: BTreeSet<&'a str>,
     /// The systems, in the order of the experiment.
@@ -31,9 +32,18 @@ impl<'a> Names<'a> {
         systems.sort_by_key(|system| order(system).unwrap_or(usize::MAX));
         Self {
             experiment,
+            results: &record.results,
             varied: varied(record.results.iter()),
             systems,
         }
+    }
+
+    /// With cases beside those of the run, which are told from them too.
+    pub(crate) fn and(mut self, others: &'a [CaseResult]) -> Self {
+        if !others.is_empty() {
+            self.varied = varied(self.results.iter().chain(others));
+        }
+        self
     }
 
     /// The systems of the run.

@@ -216,7 +216,7 @@ mod tests {
         let page = folder.0.join("table.html");
         table(&[a.clone(), b.clone()], &page).unwrap();
         let page = fs::read_to_string(&page).unwrap();
-        assert!(page.contains("a.json: short form") && page.contains("b.json: short form"));
+        assert!(page.contains("a.json: sample form") && page.contains("b.json: sample form"));
         assert!(compare_files(&a, &b).unwrap().holds());
     }
 }

@@ -1,61 +1,14 @@
-//! What records say of findings, and of peaks beside costs.
+//! What records say of findings.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod small;
 
 use std::path::Path;
 
-use signet_bed::experiment::{Answer, Checked, Experiment, Finding, Form, Load, Outside, Verdict};
+use signet_bed::experiment::{Answer, Experiment, Finding, Form, Verdict};
 use signet_bed::profile::Source;
-use signet_bed::record::{Bound, CaseResult, Record, Repeat, Tried, figure};
-
-const HEAD: &str = r#"version = 1
-name = "small"
-title = "small"
-question = "small?"
-systems = ["signet", "kamailio"]
-
-[short]
-repeats = 3
-warm_up_s = 1
-measure_s = 1
-
-[long]
-repeats = 3
-warm_up_s = 1
-measure_s = 1
-
-[[axis]]
-name = "mode"
-title = "mode"
-[[axis.value]]
-name = "chain"
-title = "chain"
-[[axis.value]]
-name = "outbound"
-title = "outbound"
-set = { caller_connection = "per-call" }
-
-[[axis]]
-name = "transport"
-title = "transport"
-[[axis.value]]
-name = "tcp"
-title = "TCP"
-set = { transport = "tcp" }
-[[axis.value]]
-name = "tls"
-title = "TLS"
-set = { transport = "tls" }
-
-[[load]]
-rates_per_s = [100]
-[[load]]
-peak = { failures_max = 0.01, guess_per_s = 100 }
-
-[cross_check]
-rate_per_s = 100
-error_max = 0.1
-place = "here"
-"#;
+use signet_bed::record::{Bound, CaseResult, Record, Tried, figure};
+use small::{HEAD, cpu, experiment, near, peak, record};
 
 const TLS_COSTS: &str = r#"
 [[finding]]
@@ -69,82 +22,14 @@ no_at = 1.1
 published = 2.0
 "#;
 
-fn experiment(findings: &str) -> Experiment {
-    match Experiment::from_text(Path::new("small.toml"), &format!("{HEAD}{findings}")) {
-        Ok(experiment) => experiment,
-        Err(error) => panic!("{error}"),
-    }
-}
-
 fn finding(text: &str) -> Finding {
     experiment(text).findings.remove(0)
-}
-
-fn repeat(figures: &[(&str, f64)]) -> Repeat {
-    Repeat {
-        figures: figures
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), *value))
-            .collect(),
-        ..Repeat::default()
-    }
-}
-
-/// What was measured of a case at its rate, or at its peak.
-fn result(id: &str, is_peak: bool, repeats: Vec<Repeat>) -> CaseResult {
-    let cases = experiment("").cases(Form::Long);
-    let case = cases.into_iter().find(|case| case.id == id).unwrap();
-    let load = case
-        .loads
-        .iter()
-        .find(|load| matches!(load, Load::Peak { .. }) == is_peak)
-        .unwrap()
-        .clone();
-    CaseResult {
-        case,
-        system: "signet".to_owned(),
-        load,
-        repeats,
-        missed: None,
-    }
-}
-
-/// CPU times of a case at its rate.
-fn cpu(id: &str, values_us: &[f64]) -> CaseResult {
-    let repeats = values_us
-        .iter()
-        .map(|value| repeat(&[(figure::SERVER_CPU_US, *value)]));
-    result(id, false, repeats.collect())
-}
-
-fn record(results: Vec<CaseResult>) -> Record {
-    Record {
-        results,
-        ..Record::default()
-    }
 }
 
 fn only(finding: &Finding, results: Vec<CaseResult>) -> Answer {
     let mut answers = finding.answer(&experiment(""), &record(results));
     assert_eq!(answers.len(), 1, "{answers:?}");
     answers.remove(0)
-}
-
-/// What a case has at its peak: the rate, and the cores that server and load took.
-fn peak(id: &str, rate: f64, server: f64, load: f64) -> CaseResult {
-    let figures = [
-        (figure::RATE_PER_S, rate),
-        (figure::SERVER_CORES, server),
-        (figure::LOAD_CORES, load),
-    ];
-    result(id, true, vec![repeat(&figures)])
-}
-
-fn near(value: f64, wanted: f64) {
-    assert!(
-        (value - wanted).abs() < 1e-9 * wanted.abs(),
-        "{value}, not {wanted}"
-    );
 }
 
 #[test]
@@ -494,6 +379,124 @@ why = "It cannot."
 }
 
 #[test]
+fn what_was_left_out_of_a_run_is_missing() {
+    let finding = finding(OUTBOUND_BEST);
+    let of_run = |is_in: &dyn Fn(&str) -> bool| {
+        let mut results = peaks([
+            ("chain.tcp", 100.0),
+            ("chain.tls", 1_000.0),
+            ("outbound.tcp", 1_500.0),
+            ("outbound.tls", 10.0),
+        ]);
+        results.retain(|result| is_in(&result.case.id));
+        let record = Record {
+            form: Form::Long.name().to_owned(),
+            ..record(results)
+        };
+        finding.answer(&experiment(""), &record).remove(0)
+    };
+    assert_eq!(of_run(&|_| true).verdict, Verdict::Yes);
+    // The one that `--cases` left out may be the highest of those below the line.
+    let answer = of_run(&|id| id != "chain.tcp");
+    assert_eq!(answer.verdict, Verdict::NotMeasured, "{}", answer.sentence);
+    for told in ["2 of 2 cases over 1 of 2 cases", "\"at most\""] {
+        assert!(answer.sentence.contains(told), "{}", answer.sentence);
+    }
+    // Of pairs as of the best.
+    let pairs = experiment(TLS_COSTS).findings.remove(0);
+    let some = Record {
+        form: Form::Long.name().to_owned(),
+        ..record(vec![cpu("chain.tcp", &[40.0]), cpu("chain.tls", &[80.0])])
+    };
+    let answer = pairs.answer(&experiment(""), &some).remove(0);
+    assert_eq!(answer.verdict, Verdict::NotMeasured);
+    let told = "\"outbound, TLS\" was not measured: it was left out of this run (--cases)";
+    assert!(answer.sentence.contains(told), "{}", answer.sentence);
+}
+
+#[test]
+fn the_best_of_several_is_no_better_known_than_all_of_them() {
+    let text = OUTBOUND_BEST.replace("yes_at = 1.1", "yes_at = 1.05");
+    let answer = |text: &str, chain_tls: [f64; 2]| {
+        let twice = |id: &str, rates: [f64; 2]| {
+            let mut result = peak(id, rates[0], 1.0, 0.5);
+            let mut again = result.repeats[0].clone();
+            again
+                .figures
+                .insert(figure::RATE_PER_S.to_owned(), rates[1]);
+            result.repeats.push(again);
+            result
+        };
+        let results = vec![
+            twice("outbound.tcp", [1_055.0, 1_056.0]),
+            twice("chain.tcp", [1_000.0, 1_000.0]),
+            twice("chain.tls", chain_tls),
+        ];
+        only(&finding(text), results)
+    };
+    // By its repeats the second may be better than all others, by its median it is not.
+    let open = answer(&text, [930.0, 1_065.0]);
+    assert_eq!(open.verdict, Verdict::NotMeasured, "{}", open.sentence);
+    let ratio = open.ratio.unwrap();
+    near(ratio.median, 1_055.5 / 1_000.0);
+    near(ratio.low, 1_055.0 / 1_065.0);
+    near(ratio.high, 1_056.0 / 1_000.0);
+    assert_eq!(answer(&text, [900.0, 901.0]).verdict, Verdict::Yes);
+    // The lowest as the highest.
+    let lowest = text.replace("\"highest\"", "\"lowest\"");
+    let ratio = answer(&lowest, [990.0, 1_120.0]).ratio.unwrap();
+    near(ratio.high, 1_056.0 / 990.0);
+}
+
+#[test]
+fn a_peak_is_at_least_what_was_found_where_more_was_not_ruled_out() {
+    let rate_of = |peaks: CaseResult| {
+        let finding = finding(
+            &OUTBOUND_BEST
+                .replace("by = \"highest\"\n", "")
+                .replace(
+                    "{ mode = \"chain\" }",
+                    "{ mode = \"chain\", transport = \"tcp\" }",
+                )
+                .replace(
+                    "{ mode = \"outbound\" }",
+                    "{ mode = \"outbound\", transport = \"tcp\" }",
+                ),
+        );
+        only(
+            &finding,
+            vec![peak("outbound.tcp", 1_500.0, 1.0, 0.5), peaks],
+        )
+        .sentence
+    };
+    let between = |ended: f64, held: Option<f64>, not_held: f64| {
+        let mut full = peak("chain.tcp", ended, 1.0, 0.5);
+        full.repeats[0].held_per_s = held;
+        full.repeats[0].not_held = Some(Tried {
+            per_s: not_held,
+            ..Tried::default()
+        });
+        rate_of(full)
+    };
+    assert!(!between(1_000.0, Some(1_000.0), 1_070.0).contains("at least 1,000 /s"));
+    // The search ran out of tries.
+    let told = between(1_000.0, Some(1_000.0), 1_400.0);
+    assert!(told.contains("at least 1,000 /s"), "{told}");
+    // A record that does not say what was held: so much could have ended of 1,030.
+    assert!(!between(1_000.0, None, 1_100.0).contains("at least 1,000 /s"));
+    let told = between(1_000.0, None, 1_167.0);
+    assert!(told.contains("at least 1,000 /s"), "{told}");
+    // As much as was not held is no peak.
+    let told = between(1_000.0, None, 992.0);
+    assert!(told.contains("992 a second were not held"), "{told}");
+    // And a server that the run did not start may have more cores than it took.
+    let mut foreign = peak("chain.tcp", 1_000.0, 1.6, 0.7);
+    foreign.repeats[0].is_foreign = true;
+    let told = rate_of(foreign);
+    assert!(told.contains("at least 1,000 /s"), "{told}");
+}
+
+#[test]
 fn a_peak_of_the_load_is_no_evidence_that_a_server_can_do_no_more() {
     let finding = finding(
         &OUTBOUND_BEST
@@ -626,162 +629,6 @@ fn each_system_is_answered_for_where_it_is_asked() {
     let answers = finding(&of_signet).answer(&small, &both());
     assert_eq!(answers.len(), 1);
     assert_eq!(answers[0].system, "signet");
-}
-
-fn checked(results: Vec<CaseResult>) -> Vec<Checked> {
-    let experiment = experiment("");
-    let check = experiment.cross_check.as_ref().unwrap();
-    check.check(&experiment, &record(results))
-}
-
-#[test]
-fn peaks_are_held_against_costs_at_the_common_rate() {
-    let checked = checked(vec![
-        cpu("chain.tcp", &[50.0]),
-        peak("chain.tcp", 16_000.0, 1.0, 0.8),
-        cpu("chain.tls", &[100.0]),
-        peak("chain.tls", 12_500.0, 0.9, 0.8),
-        // Only one of the two: no row.
-        cpu("outbound.tcp", &[100.0]),
-    ]);
-    assert_eq!(checked.len(), 1);
-    let [tcp, tls] = &checked[0].rows[..] else {
-        panic!("{checked:?}");
-    };
-    // A core over 50 us, whatever the server took at the peak.
-    near(tcp.expected_per_s, 20_000.0);
-    near(tcp.error, 0.25);
-    near(tls.expected_per_s, 10_000.0);
-    near(tls.error, 0.2);
-    near(checked[0].error_mean.unwrap(), 0.225);
-    assert_eq!(checked[0].drawn_out_error_mean, None, "one rate is no line");
-    let small = experiment("");
-    let check = small.cross_check.as_ref().unwrap();
-    assert_eq!(check.check(&small, &Record::default()), Vec::new());
-}
-
-/// What is expected does not move with what is found: a search that ends at half of the peak
-/// shows, while the server is said to be full there.
-#[test]
-fn a_wrong_peak_shows() {
-    let with_peak = |rate: f64| {
-        let results = vec![
-            cpu("chain.tcp", &[50.0]),
-            peak("chain.tcp", rate, 0.95, 0.5),
-        ];
-        checked(results).remove(0)
-    };
-    near(with_peak(20_000.0).rows[0].expected_per_s, 20_000.0);
-    near(with_peak(10_000.0).rows[0].expected_per_s, 20_000.0);
-    near(with_peak(10_000.0).error_mean.unwrap(), 1.0);
-}
-
-#[test]
-fn a_peak_at_which_the_server_was_not_full_does_not_count() {
-    let with_peak = |peak: CaseResult| checked(vec![cpu("chain.tcp", &[50.0]), peak]).remove(0);
-    let of_load = with_peak(peak("chain.tcp", 10_000.0, 0.5, 0.95));
-    assert_eq!(of_load.rows[0].outside, Some(Outside::Load));
-    assert_eq!(of_load.error_mean, None);
-    let of_neither = with_peak(peak("chain.tcp", 10_000.0, 0.5, 0.5));
-    assert_eq!(of_neither.rows[0].outside, Some(Outside::Neither));
-    let mut marked = peak("chain.tcp", 10_000.0, 0.92, 0.8);
-    marked.repeats[0].bound = Some(Bound::Load);
-    marked.repeats[0]
-        .doubts
-        .push("the load was full".to_owned());
-    assert_eq!(with_peak(marked).rows[0].outside, Some(Outside::Load));
-}
-
-#[test]
-fn each_case_has_the_first_of_the_common_rates_that_it_was_measured_at() {
-    let head = HEAD
-        .replace("rates_per_s = [100]", "rates_per_s = [100, 20]")
-        .replace("rate_per_s = 100\nerror", "rate_per_s = [100, 20]\nerror");
-    let experiment = Experiment::from_text(Path::new("small.toml"), &head).unwrap();
-    let check = experiment.cross_check.as_ref().unwrap();
-    let at_20 = |id: &str, us: f64| {
-        let mut result = cpu(id, &[us]);
-        if let Load::Rate { per_s, .. } = &mut result.load {
-            *per_s = 20.0;
-        }
-        result
-    };
-    let results = vec![
-        at_20("chain.tcp", 80.0),
-        cpu("chain.tcp", &[50.0]),
-        peak("chain.tcp", 20_000.0, 1.0, 0.5),
-        at_20("outbound.tls", 2_000.0),
-        peak("outbound.tls", 400.0, 1.0, 0.5),
-    ];
-    let rows = check.check(&experiment, &record(results)).remove(0).rows;
-    let told: Vec<(f64, f64)> = rows
-        .iter()
-        .map(|row| (row.common_per_s, row.cost_us))
-        .collect();
-    assert_eq!(told, [(100.0, 50.0), (20.0, 2_000.0)]);
-}
-
-#[test]
-fn two_rates_let_a_peak_be_expected_where_wake_ups_make_few_calls_dear() {
-    // A tenth of a core for being woken up, and 50 us for each call.
-    let cores = |rate: f64| 0.1 + rate * 50e-6;
-    let at = |rate: f64, is_peak: bool| {
-        let figures = [
-            (figure::RATE_PER_S, rate),
-            (figure::SERVER_CORES, cores(rate)),
-            (figure::SERVER_CPU_US, cores(rate) / rate * 1e6),
-        ];
-        let mut result = result("chain.tcp", is_peak, vec![repeat(&figures)]);
-        if let Load::Rate { per_s, .. } = &mut result.load {
-            *per_s = rate;
-        }
-        result
-    };
-    let rates = [at(4_000.0, false), at(100.0, false), at(9_000.0, false)];
-    // At 17,000 the server is nearly full, and says little of what a call costs.
-    let nearly = at(17_000.0, false);
-    let results = rates.into_iter().chain([nearly, at(17_500.0, true)]);
-    let checked = checked(results.collect());
-    let row = &checked[0].rows[0];
-    let drawn_out = row.drawn_out.unwrap();
-    assert_eq!(
-        (drawn_out.low_per_s, drawn_out.high_per_s),
-        (4_000.0, 9_000.0)
-    );
-    near(drawn_out.expected_per_s, 18_000.0);
-    near(drawn_out.error, 500.0 / 17_500.0);
-    assert!(row.error > 0.9, "the cost at 100/s is mostly of wake-ups");
-    near(checked[0].drawn_out_error_mean.unwrap(), 500.0 / 17_500.0);
-}
-
-#[test]
-fn shares_of_a_peak_let_it_be_expected() {
-    let tried = |rate: f64, cores: f64| Tried {
-        per_s: rate,
-        figures: [
-            (figure::RATE_PER_S.to_owned(), rate),
-            (figure::SERVER_CORES.to_owned(), cores),
-        ]
-        .into(),
-        ..Tried::default()
-    };
-    let with = |below: Vec<Tried>| {
-        let mut peak = peak("chain.tcp", 10_000.0, 0.95, 0.5);
-        peak.repeats[0].below = below;
-        checked(vec![cpu("chain.tcp", &[250.0]), peak]).remove(0)
-    };
-    // A tenth of a core for being woken up, and 80 us for each call: 11,250 a second.
-    let found = with(vec![tried(5_000.0, 0.5), tried(7_500.0, 0.7)]);
-    let drawn_out = found.rows[0].drawn_out.unwrap();
-    near(drawn_out.expected_per_s, 11_250.0);
-    near(found.drawn_out_error_mean.unwrap(), 0.125);
-    // One that was not held says nothing of what a call costs.
-    let mut not_held = tried(7_500.0, 0.97);
-    not_held
-        .figures
-        .insert(figure::RATE_PER_S.to_owned(), 6_000.0);
-    let found = with(vec![tried(5_000.0, 0.5), not_held]);
-    assert_eq!(found.rows[0].drawn_out, None);
 }
 
 /// Findings come from a record's copy of the file, so answers need the shipped files to

@@ -4,6 +4,7 @@ use measure::statistics::quantile;
 use signet_page::number::percent;
 
 use super::case::Load;
+use super::expected::left_out;
 use super::figures::{in_words, is_of_profile, number};
 use super::file::Experiment;
 use super::finding::{Answer, By, Finding, Interval, Verdict};
@@ -126,16 +127,16 @@ impl Finding {
     }
 
     fn answer_for(&self, experiment: &Experiment, record: &Record, system: &str) -> Answer {
+        // A run of some cases does not answer for all: the others are missing.
+        let left_out = left_out(experiment, record, system);
+        let of_system = |result: &&CaseResult| result.system == system;
+        let results = record.results.iter().filter(of_system);
         let asked = Asked {
             finding: self,
             experiment,
             record,
-            names: Names::new(experiment, record),
-            results: record
-                .results
-                .iter()
-                .filter(|result| result.system == system)
-                .collect(),
+            names: Names::new(experiment, record).and(&left_out),
+            results: results.chain(&left_out).collect(),
         };
         let found = match self.by {
             By::Pairs => asked.by_pairs(),
@@ -341,8 +342,9 @@ impl<'a> Asked<'a> {
         })
     }
 
-    /// The highest or the lowest of those that were measured, and how many these are. Where
-    /// others have no figure, the best may be better.
+    /// The highest or the lowest of those that were measured, with the ends of what the repeats
+    /// of all of them allow, and how many these are. Where others have no figure, the best may be
+    /// better.
     fn best<'i>(
         &self,
         items: impl Iterator<Item = &'i Item<'a>>,
@@ -352,7 +354,7 @@ impl<'a> Asked<'a> {
         'a: 'i,
     {
         let mut measured: Vec<Side<'a>> = Vec::new();
-        let mut missing = None;
+        let mut missing: Option<String> = None;
         let mut of_all = 0;
         for item in items {
             match self.side(item.nth) {
@@ -373,13 +375,24 @@ impl<'a> Asked<'a> {
         let is_lowest = self.finding.by == By::Lowest;
         let by_median =
             |a: &Side<'_>, b: &Side<'_>| a.interval.median.total_cmp(&b.interval.median);
+        // Another than that with the best median may be the best, as far as its repeats allow.
+        let better = if is_lowest { f64::min } else { f64::max };
+        let end = |of: fn(&Interval) -> f64| {
+            let ends = measured.iter().map(|side| of(&side.interval));
+            ends.reduce(better)
+        };
+        let ends = end(|one| one.low).zip(end(|one| one.high));
         let sides = measured.into_iter();
         let best = if is_lowest {
             sides.min_by(by_median)
         } else {
             sides.max_by(by_median)
         };
-        let mut best = best.ok_or_else(|| missing.unwrap_or_else(|| self.none_of(pick)))?;
+        let found = best.zip(ends);
+        let (mut best, (low, high)) =
+            found.ok_or_else(|| missing.unwrap_or_else(|| self.none_of(pick)))?;
+        best.interval.low = low;
+        best.interval.high = high;
         // A peak that may be higher may be the highest; the lowest alone can be higher itself.
         best.open.up |= (is_open || up) && !is_lowest;
         best.open.down |= is_open && is_lowest;
@@ -440,10 +453,10 @@ impl<'a> Asked<'a> {
                 percent(self.experiment.spread_max)
             ),
             Found::InDoubt => {
-                let of_profile = is_of_profile(&self.finding.figure);
+                let name = &self.finding.figure;
                 let reservation = result.repeats.iter().find_map(|one| {
-                    let void = one.profile_void.as_ref().filter(|_| of_profile);
-                    one.reservations().next().or(void)
+                    let void = one.profile_void.clone().filter(|_| is_of_profile(name));
+                    one.reservations_of(name).next().or(void)
                 });
                 match reservation {
                     Some(doubt) => format!("{case} {} is in doubt: {doubt}", at(&result.load)),

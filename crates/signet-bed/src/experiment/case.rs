@@ -205,3 +205,16 @@ pub enum Load {
         for_check: bool,
     },
 }
+
+impl Load {
+    /// Whether both are peaks, wherever their searches begin, or the same rate.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Peak { .. }, Self::Peak { .. }) => true,
+            (Self::Rate { per_s: a, .. }, Self::Rate { per_s: b, .. }) => a == b,
+            (Self::Peak { .. }, Self::Rate { .. }) | (Self::Rate { .. }, Self::Peak { .. }) => {
+                false
+            }
+        }
+    }
+}

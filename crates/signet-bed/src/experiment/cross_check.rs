@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::case::Load;
 use super::file::Experiment;
 use super::finding::CrossCheck;
-use super::found::{CORES_MAX, FULL, counted, found, has_full_load, median};
+use super::found::{CORES_MAX, FULL, Found, counted, ended_early, found, has_full_load, median};
 use crate::record::{Bound, CaseResult, Record, Repeat, Tried, figure};
 
 /// What a system's peaks are held against.
@@ -15,6 +15,11 @@ pub struct Checked {
     pub system: String,
     /// Case by case, those that have both a peak and a cost.
     pub rows: Vec<CheckedRow>,
+    /// The cases that are asked for and that the system can do, with those that have no row.
+    pub of_all: usize,
+    /// Whether the run did not start the server, so that nobody knows how many cores it may use:
+    /// then nothing is expected of any peak.
+    pub is_foreign: bool,
     /// The mean of the errors of those that count, as a share; `None` where none does.
     pub error_mean: Option<f64>,
     /// The same of what two rates let expect; `None` where no row that counts has two.
@@ -44,19 +49,35 @@ pub struct CheckedRow {
     pub error: f64,
     /// What two rates below the peak let expect; `None` where fewer were measured.
     pub drawn_out: Option<DrawnOut>,
-    /// Why the found peak is not the server's, where it is not: then nothing is to be learnt of
-    /// the expected, and the row does not count.
+    /// Why the found peak does not count, where it does not: then nothing is to be learnt of the
+    /// expected, and the row is no part of the mean.
     pub outside: Option<Outside>,
 }
 
-/// What left a server room at its peak.
+/// Why a peak does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outside {
-    /// The load was full.
+    /// The server had room left: the load was full.
     Load,
-    /// Neither was full.
+    /// The server had room left: neither was full.
     Neither,
+    /// The search ended far below the rate that was not held.
+    EndedEarly,
+    /// Each repeat doubts itself.
+    InDoubt,
+    /// The repeats are too far apart.
+    NotSettled,
+}
+
+impl Outside {
+    /// Whether the server's own peak is at least what was found.
+    pub fn is_least(self) -> bool {
+        match self {
+            Self::Load | Self::Neither | Self::EndedEarly => true,
+            Self::InDoubt | Self::NotSettled => false,
+        }
+    }
 }
 
 /// A peak on the line through the cores that two rates took. A server that is idle between two
@@ -83,7 +104,8 @@ impl CrossCheck {
     ///
     /// A peak is expected where the cores that the server may have are used up by calls that
     /// cost what they cost at the common rate. Nothing that was measured at a peak is part of
-    /// what is expected of it, so that a search that ended too early or too late shows.
+    /// what is expected of it, so that a search that ended too early or too late shows. One that
+    /// does not repeat has its row as well, and no part of the mean.
     pub fn check(&self, experiment: &Experiment, record: &Record) -> Vec<Checked> {
         let mut systems: Vec<&str> = Vec::new();
         for result in &record.results {
@@ -97,12 +119,22 @@ impl CrossCheck {
                 result.system == system && self.pick.fits(&result.case.labels)
             };
             let results: Vec<&CaseResult> = results.filter(is_asked).collect();
-            let rows = self.rows(experiment, &results);
+            let mut repeats = results.iter().flat_map(|result| &result.repeats);
+            let is_foreign = repeats.any(|repeat| repeat.is_foreign);
+            let rows = match is_foreign {
+                true => Vec::new(),
+                false => self.rows(experiment, &results),
+            };
+            let can = |result: &&&CaseResult| {
+                is_peak(result) && experiment.reason_against(system, &result.case).is_none()
+            };
             let counting = || rows.iter().filter(|row| row.outside.is_none());
             Checked {
                 system: system.to_owned(),
                 error_mean: mean(counting().filter(|row| row.is_settled).map(|row| row.error)),
                 drawn_out_error_mean: mean(counting().filter_map(|row| Some(row.drawn_out?.error))),
+                of_all: results.iter().filter(can).count(),
+                is_foreign,
                 rows,
             }
         };
@@ -110,9 +142,7 @@ impl CrossCheck {
     }
 
     fn rows(&self, experiment: &Experiment, results: &[&CaseResult]) -> Vec<CheckedRow> {
-        let peaks = results
-            .iter()
-            .filter(|result| matches!(result.load, Load::Peak { .. }));
+        let peaks = results.iter().filter(|result| is_peak(result));
         peaks
             .filter_map(|peak| {
                 let of_case: Vec<&CaseResult> = results
@@ -138,6 +168,10 @@ impl CrossCheck {
     }
 }
 
+fn is_peak(result: &CaseResult) -> bool {
+    matches!(result.load, Load::Peak { .. })
+}
+
 fn is_rate(load: &Load, rate: f64) -> bool {
     matches!(load, Load::Rate { per_s, .. } if *per_s == rate)
 }
@@ -158,13 +192,16 @@ fn row(
             .known()
             .map(|interval| interval.median)
     };
-    let mut costs: Vec<f64> = counted(common, figure::SERVER_CPU_US)
-        .filter_map(|repeat| repeat.figures.get(figure::SERVER_CPU_US).copied())
-        .collect();
-    costs.sort_by(f64::total_cmp);
-    let cost_us = (!costs.is_empty()).then(|| median(&costs))?;
-    let found_per_s = of(peak, figure::RATE_PER_S)?;
-    let cores_found = of(peak, figure::SERVER_CORES)?;
+    // However far apart the repeats are: what does not settle is shown and does not count.
+    let cost_us = middle(
+        counted(common, figure::SERVER_CPU_US),
+        figure::SERVER_CPU_US,
+    )?;
+    let of_peak = |name: &'static str| {
+        middle(counted(peak, name), name).or_else(|| middle(peak.repeats.iter(), name))
+    };
+    let found_per_s = of_peak(figure::RATE_PER_S)?;
+    let cores_found = of_peak(figure::SERVER_CORES)?;
     if cost_us <= 0.0 || found_per_s <= 0.0 {
         return None;
     }
@@ -204,13 +241,24 @@ fn row(
             error: error(drawn_out.expected_per_s),
             ..drawn_out
         }),
-        outside: outside(peak),
+        outside: outside(experiment, peak),
     })
 }
 
-/// Why a peak is not the server's.
-fn outside(peak: &CaseResult) -> Option<Outside> {
-    let of = |repeat: &Repeat| {
+/// The median of a figure of these repeats.
+fn middle<'a>(repeats: impl Iterator<Item = &'a Repeat>, name: &str) -> Option<f64> {
+    let values = repeats.filter_map(|repeat| repeat.figures.get(name).copied());
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    (!values.is_empty()).then(|| median(&values))
+}
+
+/// Why a peak does not count.
+fn outside(experiment: &Experiment, peak: &CaseResult) -> Option<Outside> {
+    let Load::Peak { failures_max, .. } = peak.load else {
+        return None;
+    };
+    let not_full = |repeat: &Repeat| {
         let cores = repeat.figures.get(figure::SERVER_CORES);
         let has_room = cores.is_some_and(|cores| *cores < FULL * CORES_MAX);
         match repeat.bound {
@@ -221,7 +269,17 @@ fn outside(peak: &CaseResult) -> Option<Outside> {
             Some(Bound::Neither) | None => Some(Outside::Neither),
         }
     };
-    counted(peak, figure::RATE_PER_S).find_map(of)
+    let repeats = || counted(peak, figure::RATE_PER_S);
+    let found = found(experiment, peak, figure::RATE_PER_S);
+    if found == Found::InDoubt {
+        Some(Outside::InDoubt)
+    } else if let Some(not_full) = repeats().find_map(not_full) {
+        Some(not_full)
+    } else if repeats().any(|repeat| ended_early(repeat, failures_max)) {
+        Some(Outside::EndedEarly)
+    } else {
+        (found == Found::NotSettled).then_some(Outside::NotSettled)
+    }
 }
 
 /// What the shares of a peak let expect that were held once it was found: the middle of its

@@ -19,7 +19,7 @@ const INTERVAL_MIN: usize = 3;
 pub(crate) enum Found {
     /// A figure that counts.
     Settled(Interval),
-    /// A peak at which the server was not full: its own is at least that.
+    /// A peak that may not be the server's own ([`Least`]): that one is at least so much.
     AtLeast(Interval),
     /// The repeats are too far apart.
     NotSettled,
@@ -87,8 +87,7 @@ pub(crate) fn counted<'a>(
         let has_full_load = !figure::is_delay(name)
             && repeat.bound == Some(Bound::Load)
             && repeat.doubts.len() == 1
-            && repeat.late.is_none()
-            && repeat.overloaded.is_none();
+            && repeat.reservations().count() == 1;
         repeat.counts_for(name) || has_full_load
     })
 }
@@ -134,17 +133,62 @@ fn is_impossible(experiment: &Experiment, result: &CaseResult) -> bool {
 
 /// Whether a figure is of a peak that may not be the server's.
 pub(super) fn is_bounded(result: &CaseResult, name: &str) -> bool {
-    let is_peak = matches!(result.load, Load::Peak { .. });
-    let is_most = matches!(
-        name,
-        figure::RATE_PER_S | figure::CONCURRENT_MAX | figure::DATABASE_BITS_PER_S
-    );
-    is_peak && is_most && counted(result, name).any(|repeat| is_not_full(result, repeat))
+    figure::is_most(name) && least(result).is_some()
+}
+
+/// Why a peak is only the least that a server can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Least {
+    /// The server was not full.
+    Room,
+    /// How many cores it may use is not known, and so whether it was full.
+    CoresUnknown,
+    /// The search ended with more than [`RESOLUTION`] between what was held and what was not.
+    EndedEarly,
+}
+
+/// The first repeat that is only the least that a server can do, and why.
+pub(crate) fn least(result: &CaseResult) -> Option<(&Repeat, Least)> {
+    let Load::Peak { failures_max, .. } = result.load else {
+        return None;
+    };
+    let why = |repeat: &Repeat| {
+        if repeat.is_foreign {
+            Some(Least::CoresUnknown)
+        } else if is_not_full(result, repeat) {
+            Some(Least::Room)
+        } else {
+            ended_early(repeat, failures_max).then_some(Least::EndedEarly)
+        }
+    };
+    let mut repeats = counted(result, figure::RATE_PER_S);
+    repeats.find_map(|repeat| Some((repeat, why(repeat)?)))
+}
+
+/// At the end of a search the lowest rate that was not held lies above the highest that was by at
+/// most this share of it, where tries sufficed.
+pub(crate) const RESOLUTION: f64 = 0.07;
+/// Where fewer failures are allowed than this share, so much may have been due and not ended:
+/// the last second of a stretch of four misses what is under way.
+pub(crate) const UNDER_WAY_MAX: f64 = 0.03;
+
+/// Whether a search ran out of tries far from its end. Where a record does not say which rate was
+/// held, it is the highest of which so much could have ended.
+pub(super) fn ended_early(repeat: &Repeat, failures_max: f64) -> bool {
+    let ended_per_s = repeat.figures.get(figure::RATE_PER_S);
+    let held_per_s = repeat.held_per_s.or_else(|| {
+        let ended_min = 1.0 - failures_max.max(UNDER_WAY_MAX);
+        ended_per_s.map(|ended_per_s| ended_per_s / ended_min)
+    });
+    let not_held = repeat.not_held.as_ref();
+    held_per_s
+        .zip(not_held)
+        .is_some_and(|(held_per_s, above)| above.per_s - held_per_s > held_per_s * RESOLUTION)
 }
 
 /// Whether the server had room left at a peak. One that waits for a database takes less than
 /// its cores at a peak that is its own.
-pub(crate) fn is_not_full(result: &CaseResult, repeat: &Repeat) -> bool {
+fn is_not_full(result: &CaseResult, repeat: &Repeat) -> bool {
     match repeat.bound {
         Some(Bound::Server) => false,
         Some(Bound::Load) => true,
@@ -167,7 +211,8 @@ pub(crate) fn has_full_load(repeat: &Repeat) -> bool {
     }
 }
 
-/// The cores that a server can fill: it has one, whatever its workers are.
+/// The cores that a server can fill that the bed has started: it has one, whatever its workers
+/// are.
 pub(crate) const CORES_MAX: f64 = 1.0;
 
 /// What values say. Two are as far apart as they are; from three on it is the 95% interval

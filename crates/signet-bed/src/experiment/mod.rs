@@ -10,6 +10,7 @@ mod check;
 mod cross_check;
 mod drawing;
 mod expand;
+mod expected;
 mod figures;
 mod file;
 mod finding;
@@ -36,7 +37,9 @@ pub use figures::{COMPONENTS, Words, in_words, is_of_profile, number, value};
 pub(crate) use file::SPREAD_MAX;
 pub use file::{Axis, AxisValue, Experiment, Form, LoadRule, NotFor, Paper, PeakRule, Plan};
 pub use finding::{Answer, By, CommonRates, CrossCheck, Finding, Interval, Verdict};
-pub(crate) use found::{Found, counted, found, geometric_mean, is_not_full, median};
+pub(crate) use found::{
+    Found, Least, RESOLUTION, UNDER_WAY_MAX, counted, found, geometric_mean, least, median,
+};
 pub use fragment::{AgentsFragment, Fragment, SecurityFragment};
 pub use library::SHIPPED;
 pub(crate) use noise::Noise;

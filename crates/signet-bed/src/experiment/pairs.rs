@@ -90,7 +90,7 @@ fn partner<'a>(
     let near: Vec<&Item<'a>> = items
         .iter()
         .filter(|item| pick.fits(item.labels) && at.fits(item.load))
-        .filter(|item| !is_same_load || is_same(from.load, item.load))
+        .filter(|item| !is_same_load || from.load.is_like(item.load))
         .filter(agrees)
         .collect();
     match near[..] {
@@ -104,15 +104,6 @@ fn partner<'a>(
             near.len(),
             told(from)
         )),
-    }
-}
-
-/// Whether two loads are both peaks, or the same rate.
-fn is_same(a: &Load, b: &Load) -> bool {
-    match (a, b) {
-        (Load::Peak { .. }, Load::Peak { .. }) => true,
-        (Load::Rate { per_s: a, .. }, Load::Rate { per_s: b, .. }) => a == b,
-        (Load::Peak { .. }, Load::Rate { .. }) | (Load::Rate { .. }, Load::Peak { .. }) => false,
     }
 }
 

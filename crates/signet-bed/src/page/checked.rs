@@ -3,7 +3,7 @@
 use serde::Serialize;
 use signet_page::number;
 
-use crate::experiment::{CheckedRow, CommonRates, Experiment, Outside};
+use crate::experiment::{Checked, CheckedRow, CommonRates, Experiment, Outside};
 use crate::names::{self, Names};
 use crate::record::Record;
 
@@ -28,6 +28,8 @@ struct Row {
     instead: &'static str,
     /// What stands in the place of the error of the cost.
     instead_by_cost: &'static str,
+    /// Whether the server's own peak is at least what was found.
+    is_least: bool,
     #[serde(flatten)]
     row: CheckedRow,
 }
@@ -56,47 +58,7 @@ pub(super) fn checked(
     }
     let sentences = checked
         .iter()
-        .map(|of_system| {
-            let system = names::system(&of_system.system);
-            let judged = |error: f64| {
-                let side = if error < check.error_max {
-                    "within"
-                } else {
-                    "above"
-                };
-                format!("{}, {side} what is aimed at", number::percent(error))
-            };
-            let rows = || of_system.rows.iter();
-            let counting = || rows().filter(|row| row.outside.is_none());
-            let rest = match rows().count() - counting().count() {
-                0 => String::new(),
-                1 => "; 1 peak at which the server was not full does not count".to_owned(),
-                several => {
-                    format!("; {several} peaks at which the server was not full do not count")
-                }
-            };
-            let settled = counting().filter(|row| row.is_settled).count();
-            let drawn_out = counting().filter(|row| row.drawn_out.is_some()).count();
-            let by = |what: &str, count: usize, error: Option<f64>| {
-                let error = error?;
-                Some(format!(
-                    "by {what}, over {}, {}",
-                    cases(count),
-                    judged(error)
-                ))
-            };
-            let told: Vec<String> = [
-                by("the cost", settled, of_system.error_mean),
-                by("two rates", drawn_out, of_system.drawn_out_error_mean),
-            ]
-            .into_iter()
-            .flatten()
-            .collect();
-            if told.is_empty() {
-                return format!("{system}: no case has both a peak and a cost that count{rest}.");
-            }
-            format!("{system}: the mean error is, {}{rest}.", told.join("; "))
-        })
+        .map(|of_system| sentence(of_system, check.error_max))
         .collect();
     let case_of = |id: &str| {
         let result = record.results.iter().find(|result| result.case.id == id);
@@ -115,6 +77,9 @@ pub(super) fn checked(
             let instead = match row.outside {
                 Some(Outside::Load) => "the load was full",
                 Some(Outside::Neither) => "neither was full",
+                Some(Outside::EndedEarly) => "the search ended early",
+                Some(Outside::InDoubt) => "the peak is in doubt",
+                Some(Outside::NotSettled) => "the peak is not settled",
                 None => "",
             };
             Row {
@@ -125,6 +90,7 @@ pub(super) fn checked(
                     "" if !row.is_settled => "not settled",
                     _ => instead,
                 },
+                is_least: row.outside.is_some_and(Outside::is_least),
                 row,
             }
         })
@@ -135,6 +101,102 @@ pub(super) fn checked(
         sentences,
         rows,
     })
+}
+
+/// How far a system's peaks are from what is expected, over how many of its cases, and why it is
+/// not more of them.
+fn sentence(checked: &Checked, error_max: f64) -> String {
+    let system = names::system(&checked.system);
+    if checked.is_foreign {
+        return format!(
+            "{system}: it is not known how many cores it may use, so nothing is expected of its peaks."
+        );
+    }
+    let counting = || checked.rows.iter().filter(|row| row.outside.is_none());
+    let settled = counting().filter(|row| row.is_settled).count();
+    let drawn_out = counting().filter(|row| row.drawn_out.is_some()).count();
+    let by = |what: &str, count: usize, error: Option<f64>| {
+        let error = error?;
+        let side = if error < error_max { "within" } else { "above" };
+        Some(format!(
+            "by {what}, over {count} of {}, {}, {side} what is aimed at",
+            cases(checked.of_all),
+            number::percent(error)
+        ))
+    };
+    let told: Vec<String> = [
+        by("the cost", settled, checked.error_mean),
+        by("two rates", drawn_out, checked.drawn_out_error_mean),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let left_out = left_out(checked);
+    if told.is_empty() {
+        return format!("{system}: no case has both a peak and a cost that count{left_out}.");
+    }
+    format!(
+        "{system}: the mean error is, {}{left_out}.",
+        told.join("; ")
+    )
+}
+
+/// What does not count for the mean, and why.
+fn left_out(checked: &Checked) -> String {
+    let peaks = |is_it: &dyn Fn(Outside) -> bool| {
+        let rows = checked.rows.iter();
+        rows.filter(|row| row.outside.is_some_and(is_it)).count()
+    };
+    let costs = checked.rows.iter();
+    let costs = costs.filter(|row| row.outside.is_none() && !row.is_settled);
+    let without = checked.of_all.saturating_sub(checked.rows.len());
+    let all = [
+        (
+            peaks(&|why| matches!(why, Outside::Load | Outside::Neither)),
+            [
+                "peak at which the server was not full does",
+                "peaks at which the server was not full do",
+            ],
+        ),
+        (
+            peaks(&|why| why == Outside::EndedEarly),
+            [
+                "peak whose search ended early does",
+                "peaks whose searches ended early do",
+            ],
+        ),
+        (
+            peaks(&|why| why == Outside::InDoubt),
+            ["peak that is in doubt does", "peaks that are in doubt do"],
+        ),
+        (
+            peaks(&|why| why == Outside::NotSettled),
+            [
+                "peak that is not settled does",
+                "peaks that are not settled do",
+            ],
+        ),
+        (
+            costs.count(),
+            [
+                "cost that is not settled does",
+                "costs that are not settled do",
+            ],
+        ),
+        (
+            without,
+            [
+                "case without a peak or a cost does",
+                "cases without a peak or a cost do",
+            ],
+        ),
+    ];
+    let told = all.into_iter().filter(|(count, _)| *count > 0);
+    told.map(|(count, [one, several])| {
+        let what = if count == 1 { one } else { several };
+        format!("; {count} {what} not count")
+    })
+    .collect()
 }
 
 fn rates(rates: &CommonRates) -> String {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use signet_page::number;
 
-use crate::experiment::{Experiment, Found, Load, counted, found, is_not_full};
+use crate::experiment::{Experiment, Found, Least, Load, counted, found, least};
 use crate::names::{self, Names};
 use crate::record::{CaseResult, Record, Repeat, figure};
 
@@ -51,7 +51,7 @@ pub(super) fn missed(experiment: &Experiment, record: &Record, names: &Names<'_>
                 "not settled".to_owned()
             }
             (None, 0, Found::AtLeast(_)) => {
-                why.extend(room(result));
+                why.extend(why_least(result));
                 "the server's own peak is at least that".to_owned()
             }
             (None, 0, _) if late > 0 => {
@@ -61,8 +61,8 @@ pub(super) fn missed(experiment: &Experiment, record: &Record, names: &Names<'_>
             (None, doubted, _) => format!("{doubted} of {repeats} repeats do not count"),
         };
         for doubt in result.repeats.iter().flat_map(Repeat::reservations) {
-            if !why.contains(doubt) {
-                why.push(doubt.clone());
+            if !why.contains(&doubt) {
+                why.push(doubt);
             }
         }
         let what = format!(
@@ -89,15 +89,29 @@ pub(super) fn missed(experiment: &Experiment, record: &Record, names: &Names<'_>
     all
 }
 
-/// What a server had not taken of its core at a peak, and what the load took of the other.
-fn room(result: &CaseResult) -> Option<String> {
-    let mut repeats = result.repeats.iter();
-    let repeat = repeats.find(|repeat| is_not_full(result, repeat))?;
-    let share = |name: &str| repeat.figures.get(name).copied().unwrap_or(0.0);
-    let load = share(figure::LOAD_CORES) + share(figure::DATABASE_CORES);
-    Some(format!(
-        "the server took {} of its core, load and database {} of theirs",
-        number::percent(share(figure::SERVER_CORES)),
-        number::percent(load)
-    ))
+/// Why the server may do more than was found: of a core that was not full, what it and the load
+/// took.
+fn why_least(result: &CaseResult) -> Option<String> {
+    let (repeat, why) = least(result)?;
+    let of = |name: &str| repeat.figures.get(name).copied().unwrap_or(0.0);
+    let load = of(figure::LOAD_CORES) + of(figure::DATABASE_CORES);
+    Some(match why {
+        Least::Room => format!(
+            "the server took {} of its core, load and database {} of theirs",
+            number::percent(of(figure::SERVER_CORES)),
+            number::percent(load)
+        ),
+        Least::CoresUnknown => {
+            "it is not known how many cores the server may use, nor so whether it was full"
+                .to_owned()
+        }
+        Least::EndedEarly => {
+            let above = repeat.not_held.as_ref().map_or(0.0, |tried| tried.per_s);
+            format!(
+                "the search ended with {}/s held and {}/s not, and tried nothing in between",
+                number::figure(repeat.held_per_s.unwrap_or(of(figure::RATE_PER_S))),
+                number::figure(above)
+            )
+        }
+    })
 }

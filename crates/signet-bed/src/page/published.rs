@@ -4,7 +4,7 @@ use serde::Serialize;
 use signet_page::number;
 
 use super::figures::kind_of;
-use crate::experiment::{At, Experiment, Pick, Published, found, geometric_mean};
+use crate::experiment::{At, Experiment, Form, Pick, Published, found, geometric_mean};
 use crate::names::{self, Names};
 use crate::record::{CaseResult, Record};
 
@@ -114,27 +114,51 @@ fn told(experiment: &Experiment, record: &Record, published: &Published, system:
     };
     let than_pick = than;
     let than = medians(experiment, record, published, than_pick, system);
-    // Those that agree on every axis that neither names, or the one that there is.
+    // That there is only one in the record is not enough: others may be missing.
+    let cases = experiment.cases(Form::Long);
+    let picked = cases
+        .iter()
+        .filter(|case| than_pick.fits(&case.labels))
+        .count();
+    // Those that agree on every axis that neither names, or the one that the pick has.
     let is_pair = |a: &CaseResult, b: &CaseResult| {
-        a.load == b.load
-            && a.case.labels.iter().all(|(axis, label)| {
+        let agree = || {
+            a.case.labels.iter().all(|(axis, label)| {
                 published.of.names(axis)
                     || than_pick.names(axis)
                     || b.case.labels.get(axis) == Some(label)
             })
+        };
+        a.load.is_like(&b.load) && (picked == 1 || agree())
     };
     let ratios: Vec<f64> = of
         .iter()
         .filter_map(|(result, value, is_least)| {
-            let (_, base, is_base_least) = match than.as_slice() {
-                [only] => only,
-                several => several.iter().find(|(other, ..)| is_pair(result, other))?,
-            };
-            // Of what is only the least that it can be there is no ratio.
-            (!is_least && !is_base_least).then(|| value / base)
+            let mut partners = than.iter().filter(|(other, ..)| is_pair(result, other));
+            let (_, base, is_base_least) = partners.next()?;
+            // Of what is only the least that it can be there is no ratio, nor of several.
+            let is_one = partners.next().is_none();
+            (is_one && !is_least && !is_base_least).then(|| value / base)
         })
         .collect();
-    geometric_mean(&ratios).map_or_else(|| number::NONE.to_owned(), number::figure)
+    let of_all = asked(experiment, record, published, system);
+    match geometric_mean(&ratios).map(number::figure) {
+        Some(ratio) if ratios.len() < of_all => format!("{ratio} ({} of {of_all})", ratios.len()),
+        Some(ratio) => ratio,
+        None => number::NONE.to_owned(),
+    }
+}
+
+/// How many cases and rates of the record are above the line, with those that have no figure;
+/// what the system cannot do is not asked for.
+fn asked(experiment: &Experiment, record: &Record, published: &Published, system: &str) -> usize {
+    let results = record.results.iter().filter(|result| {
+        result.system == system
+            && published.of.fits(&result.case.labels)
+            && published.at.fits(&result.load)
+            && experiment.reason_against(system, &result.case).is_none()
+    });
+    results.count()
 }
 
 /// The systems for the head of the table.

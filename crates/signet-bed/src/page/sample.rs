@@ -125,7 +125,8 @@ pub(crate) fn record() -> Record {
         version: VERSION,
         experiment: "sample".to_owned(),
         experiment_toml: EXPERIMENT.to_owned(),
-        form: "short".to_owned(),
+        // None that there is: the cases are not those of the file.
+        form: "sample".to_owned(),
         command: "signet bed run sample --out <folder>".to_owned(),
         seed: 7,
         started_unix_s: 1_800_000_000,

@@ -274,6 +274,72 @@ fn what_the_paper_prints_stands_beside_what_was_found() {
 }
 
 #[test]
+fn a_ratio_of_the_paper_has_ours_of_the_same_load_alone() {
+    let mut experiment = experiment();
+    experiment.published[1].at = crate::experiment::At::Rates;
+    let mut record = record();
+    let is_at_500 = |load: &Load| matches!(load, Load::Rate { per_s, .. } if *per_s == 500.0);
+    record.results.retain(|result| {
+        result.case.id != "outbound-udp" || result.system != "signet" || is_at_500(&result.load)
+    });
+    let page = text(&render(&experiment, &record, RAW_NAME));
+    // UDP has one rate that counts, and TLS four; at that one TLS takes 176 us and UDP 64.
+    assert!(
+        page.contains("many users behind it, UDP 2.60 2.75 (1 of 4)"),
+        "{page}"
+    );
+}
+
+#[test]
+fn peaks_that_do_not_count_are_told_beside_the_mean() {
+    let check = "\n[cross_check]\nrate_per_s = 1000\nerror_max = 0.1\nplace = \"section 4.1\"\n";
+    let file = format!("{EXPERIMENT}{check}");
+    let experiment = Experiment::from_text(std::path::Path::new("sample.toml"), &file).unwrap();
+    let mut record = record();
+    let is_of_modes = |result: &CaseResult| result.case.labels.contains_key("mode");
+    record.results.retain(is_of_modes);
+    for result in &mut record.results {
+        for repeat in &mut result.repeats {
+            repeat.figures.insert("server_cores".to_owned(), 0.95);
+        }
+        let is_peak = matches!(result.load, Load::Peak { .. });
+        match result.case.id.as_str() {
+            "chain-udp" if is_peak => {
+                for (nth, repeat) in result.repeats.iter_mut().enumerate() {
+                    let apart = 1_000.0 * (nth + 1) as f64;
+                    repeat.figures.insert("rate_per_s".to_owned(), apart);
+                }
+            }
+            "outbound-udp" if is_peak => {
+                for repeat in &mut result.repeats {
+                    repeat.held_per_s = Some(10_000.0);
+                    repeat.not_held = Some(crate::record::Tried {
+                        per_s: 14_000.0,
+                        ..Default::default()
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
+    let page = text(&render(&experiment, &record, RAW_NAME));
+    for shown in [
+        "Signet: the mean error is, by the cost, over 3 of 6 cases, ",
+        "; 1 peak whose search ended early does not count",
+        "; 1 peak that is in doubt does not count",
+        "; 1 peak that is not settled does not count",
+        "the peak is not settled",
+        "Kamailio: the mean error is, by the cost, over 2 of 6 cases, ",
+        "; 1 cost that is not settled does not count",
+        "; 1 case without a peak or a cost does not count",
+        "At least, since the search ended early, far below the rate that was not held: ",
+        "the search ended with 10,000/s held and 14,000/s not",
+    ] {
+        assert!(page.contains(shown), "{shown} in {page}");
+    }
+}
+
+#[test]
 fn a_run_that_has_not_ended_says_so_and_an_empty_one_makes_a_page() {
     let mut unfinished = record();
     unfinished.ended_unix_s = None;

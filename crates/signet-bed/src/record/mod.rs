@@ -125,8 +125,13 @@ pub struct Repeat {
     /// Of a peak: whose core was full. Where that is [`Bound::Load`], the server's own peak is
     /// at least this rate; [`Repeat::doubts`] says so too.
     pub bound: Option<Bound>,
+    /// Of a peak: the rate that was asked for and held, of which no more than that ended; `None`
+    /// in records from before this was kept.
+    pub held_per_s: Option<f64>,
     /// Of a peak: the lowest rate above it that was tried.
     pub not_held: Option<Tried>,
+    /// Whether the run did not start the server, so that nobody knows how many cores it may use.
+    pub is_foreign: bool,
     /// Of a peak: rates below it, held after it was found, from which it may be expected.
     pub below: Vec<Tried>,
     /// The share of the time in which the cores of `server` and `load` were busy with whatever
@@ -142,15 +147,38 @@ impl Repeat {
     /// Whether this repeat counts for a figure: the name of a [`figure`], or CPU time by
     /// component, `server/kernel`.
     pub fn counts_for(&self, name: &str) -> bool {
-        let is_late = self.late.is_some() && figure::is_delay(name);
-        let is_overloaded = self.overloaded.is_some() && figure::is_cost(name);
-        self.doubts.is_empty() && !is_late && !is_overloaded
+        self.reservations_of(name).next().is_none()
+    }
+
+    /// All that is held against a figure of it.
+    pub fn reservations_of(&self, name: &str) -> impl Iterator<Item = String> {
+        let late = self.late.iter().filter(|_| figure::is_delay(name));
+        let overloaded = self.overloaded.iter().filter(|_| figure::is_cost(name));
+        let backlog = self.backlog().filter(|_| figure::is_most(name));
+        let own = self.doubts.iter().chain(late).chain(overloaded);
+        own.cloned().chain(backlog)
     }
 
     /// All that is held against it.
-    pub fn reservations(&self) -> impl Iterator<Item = &String> {
-        let (late, overloaded) = (self.late.iter(), self.overloaded.iter());
-        self.doubts.iter().chain(late).chain(overloaded)
+    pub fn reservations(&self) -> impl Iterator<Item = String> {
+        let own = self.doubts.iter().chain(&self.late).chain(&self.overloaded);
+        own.cloned().chain(self.backlog())
+    }
+
+    /// That the figure of a peak is no rate that was held: as much as was not held above it. What
+    /// had waited since before the measuring ended in it. Not so where what was asked for is
+    /// known ([`Repeat::held_per_s`]), which no peak is above.
+    fn backlog(&self) -> Option<String> {
+        let ended_per_s = *self.figures.get(figure::RATE_PER_S)?;
+        let not_held = self.not_held.as_ref()?;
+        (self.held_per_s.is_none() && ended_per_s >= not_held.per_s).then(|| {
+            format!(
+                "{ended_per_s:.0} a second ended at the peak, and {:.0} a second were not held: \
+                 calls that had waited since before the measuring are among them, and the record \
+                 does not say which rate was held.",
+                not_held.per_s
+            )
+        })
     }
 }
 
@@ -238,6 +266,11 @@ pub mod figure {
         )
     }
 
+    /// Whether it is, of a peak, the most that was done.
+    pub fn is_most(name: &str) -> bool {
+        matches!(name, RATE_PER_S | CONCURRENT_MAX | DATABASE_BITS_PER_S)
+    }
+
     /// Whether it is what one call or registration takes, whole or by component.
     pub fn is_cost(name: &str) -> bool {
         matches!(name, SERVER_CPU_US | DATABASE_CPU_US) || name.contains('/')
@@ -277,7 +310,42 @@ mod tests {
         assert!(
             older.profile_doubts.is_empty() && older.not_held.is_none() && older.below.is_empty()
         );
+        assert_eq!((older.held_per_s, older.is_foreign), (None, false));
         assert_eq!(older.profile.get("server/kernel"), Some(&4.5));
+    }
+
+    /// Records from before the rate that was held was kept have what ended in its place.
+    #[test]
+    fn more_than_was_not_held_is_no_peak() {
+        let older = |ended_per_s: f64, held_per_s: Option<f64>| Repeat {
+            figures: [
+                (figure::RATE_PER_S.to_owned(), ended_per_s),
+                (figure::SERVER_CPU_US.to_owned(), 80.0),
+            ]
+            .into(),
+            held_per_s,
+            not_held: Some(Tried {
+                per_s: 2_956.5,
+                ..Tried::default()
+            }),
+            ..Repeat::default()
+        };
+        let above = older(3_156.0, None);
+        assert!(!above.counts_for(figure::RATE_PER_S));
+        assert!(above.counts_for(figure::SERVER_CPU_US));
+        let told: Vec<String> = above.reservations().collect();
+        assert!(told.len() == 1 && told[0].contains("2956 a second were not held"));
+        let late = Repeat {
+            late: Some("1% of messages left late".to_owned()),
+            ..above
+        };
+        let of_rate: Vec<String> = late.reservations_of(figure::RATE_PER_S).collect();
+        assert_eq!(of_rate, told);
+        assert_eq!(late.reservations().count(), 2);
+        for of_peak in [older(2_800.0, None), older(2_800.0, Some(2_810.0))] {
+            assert!(of_peak.counts_for(figure::RATE_PER_S));
+            assert_eq!(of_peak.reservations().count(), 0);
+        }
     }
 
     #[test]
@@ -291,6 +359,8 @@ mod tests {
                 figures: [(figure::SERVER_CORES.to_owned(), 0.6)].into(),
                 core_busy: [("load".to_owned(), 0.99)].into(),
             }),
+            held_per_s: Some(100.0),
+            is_foreign: true,
             ..Repeat::default()
         };
         let text = serde_json::to_string(&repeat).unwrap();

@@ -38,7 +38,16 @@ pub fn read(path: &Path) -> Result<Record, Error> {
         );
         return Err(wrong(path, &why));
     }
-    serde_json::from_str(&text).map_err(|error| wrong(path, &error.to_string()))
+    let mut record: Record =
+        serde_json::from_str(&text).map_err(|error| wrong(path, &error.to_string()))?;
+    // Records from before repeats said so: an address is of the one server that there is.
+    if record.address.is_some() {
+        let results = record.results.iter_mut();
+        for repeat in results.flat_map(|result| &mut result.repeats) {
+            repeat.is_foreign = true;
+        }
+    }
+    Ok(record)
 }
 
 fn head_of(path: &Path, text: &str) -> Result<Head, Error> {

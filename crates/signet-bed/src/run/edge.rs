@@ -8,9 +8,8 @@
 
 use invariant::broken;
 
-/// At the end the lowest rate that was not held lies above the highest that was by at most this
-/// share of it, where tries sufficed.
-const RESOLUTION: f64 = 0.07;
+use crate::experiment::RESOLUTION;
+
 /// By how much more the next step goes, where some led to no other outcome.
 const STEP_GROWTH: f64 = 2.0;
 /// Steps before they grow.

@@ -3,10 +3,10 @@
 use signet_page::number;
 
 use super::Lengths;
-use super::load::SETUP_PER_S;
+use super::load::setup_s;
 use super::peak::RAMP_S;
 use super::profiled::LONGER_S;
-use crate::experiment::{Case, Flow, Load};
+use crate::experiment::{Case, Load};
 
 /// Seconds that a server and the load take to start.
 const START_S: f64 = 1.0;
@@ -29,13 +29,7 @@ pub(super) fn visit_s(
     is_taken_apart: bool,
 ) -> f64 {
     let measured_s = f64::from(lengths.warm_up_s) + f64::from(lengths.measure_s);
-    let agents = case.setting.agents;
-    let registered_s = match case.setting.flow {
-        Flow::CallsToRegistered => {
-            f64::from(agents.callers.saturating_add(agents.called)) / f64::from(SETUP_PER_S)
-        }
-        Flow::Calls | Flow::Registrations => 0.0,
-    };
+    let registered_s = setup_s(&case.setting) as f64;
     let hold_s = case.setting.hold_ms as f64 / 1_000.0;
     let around_s = START_S + registered_s + hold_s + DRAIN_S;
     match load {

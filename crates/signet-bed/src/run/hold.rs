@@ -38,13 +38,12 @@ pub(super) struct Apart {
     pub(super) flame: Option<PathBuf>,
 }
 
-/// How late the load may be before its delays are doubted: they are taken from the time at which
-/// each call was due, and so hold the lateness of the load itself.
-const LATE_MS_MAX: f64 = 5.0;
-/// How late it may be before all of its figures are doubted. CPU time and counts of a stretch of
-/// seconds do not suffer from what moves by less than that.
+/// How late the load may be before all of its figures are doubted. CPU time and counts of a
+/// stretch of seconds do not suffer from what moves by less than that.
 const LATE_AT_ALL_MS_MAX: f64 = 100.0;
-/// The doubt that has the lateness in milliseconds as its figure.
+/// The doubt that has the lateness in milliseconds as its figure. Delays are taken from the time
+/// at which each call was due, and so hold the lateness of the load itself: how much of it they
+/// bear the load weighs against what was measured.
 const LATE: &str = "behind schedule";
 /// A server that ends a smaller share of what was due is overloaded.
 const ENDED_MIN: f64 = 0.9;
@@ -59,12 +58,11 @@ pub(super) fn hold(
 ) -> Result<Repeat, String> {
     let at_unix_s = unix_s() as u64;
     let stretch = rate.stretch;
-    // The last second that is measured has one behind it, so that it is whole.
-    let measured_s = stretch.warm_up_s + stretch.measure_s + 1;
+    let measured_s = measured_s(stretch);
     let apart = rate
         .apart
         .as_ref()
-        .map(|apart| (apart, measured_s + APART_S));
+        .map(|apart| (apart, profile_begins_s(setting, stretch)));
     let seconds = measured_s + apart.map_or(0, |_| LONGER_S);
     let when = When {
         schedule: format!("{}/s for {seconds}s", plain(rate.per_s)),
@@ -96,6 +94,18 @@ pub(super) fn hold(
         repeat.profile_void = apart.void;
     }
     Ok(repeat)
+}
+
+/// Seconds of the load until all that is measured is there. The last second that is measured has
+/// one behind it, so that it is whole.
+fn measured_s(stretch: Stretch) -> u64 {
+    stretch.warm_up_s + stretch.measure_s + 1
+}
+
+/// Seconds after the load's start from which CPU time is taken apart, so that this disturbs nothing
+/// that is measured: agents that come up first do so before the load's first second.
+fn profile_begins_s(setting: &Setting, stretch: Stretch) -> u64 {
+    setup_s(setting) + measured_s(stretch) + APART_S
 }
 
 /// # Errors
@@ -275,9 +285,8 @@ pub(super) fn doubts(told: &Told) -> Vec<String> {
 
 /// Lateness that moves delays and nothing else.
 fn late(told: &Told) -> Option<String> {
-    let is_late = |figure: f64| figure > LATE_MS_MAX && figure <= LATE_AT_ALL_MS_MAX;
     let mut doubts = told.result.doubts.iter();
-    let late = doubts.find(|doubt| doubt.name == LATE && is_late(doubt.figure))?;
+    let late = doubts.find(|doubt| doubt.name == LATE && doubt.figure <= LATE_AT_ALL_MS_MAX)?;
     Some(late.sentence.clone())
 }
 
@@ -299,6 +308,7 @@ mod tests {
     use measure::{Doubt, RunResult, Second};
 
     use super::*;
+    use crate::experiment::{Connection, Flow};
 
     fn second(at_s: u64, succeeded: u64, failed: u64) -> Second {
         Second {
@@ -362,23 +372,51 @@ mod tests {
 
     #[test]
     fn lateness_of_milliseconds_is_held_against_delays_alone() {
-        let mut told = told();
-        let mut doubt = |name: &str, figure: f64| {
-            told.result.doubts.push(Doubt {
-                name: name.to_owned(),
-                figure,
-                bound: 1.0,
-                sentence: format!("{name} {figure}"),
-            });
+        let with = |all: &[(&str, f64)]| {
+            let mut told = told();
+            told.result.doubts = all
+                .iter()
+                .map(|(name, figure)| Doubt {
+                    name: (*name).to_owned(),
+                    figure: *figure,
+                    // Beside a delay of a few milliseconds.
+                    bound: 0.5,
+                    sentence: format!("{name} {figure}"),
+                })
+                .collect();
+            told
         };
-        doubt("behind schedule", 4.0);
-        doubt("behind schedule", 6.0);
-        doubt("behind schedule", 101.0);
-        doubt("own cpu", 0.95);
-        assert_eq!(doubts(&told), ["behind schedule 101", "own cpu 0.95"]);
-        assert_eq!(late(&told).as_deref(), Some("behind schedule 6"));
-        told.result.doubts.remove(1);
+        for figure in [0.6, 4.0, 6.0, 100.0] {
+            let told = with(&[("behind schedule", figure), ("own cpu", 0.95)]);
+            assert_eq!(doubts(&told), ["own cpu 0.95"], "{figure}");
+            assert_eq!(late(&told), Some(format!("behind schedule {figure}")));
+        }
+        let told = with(&[("behind schedule", 101.0)]);
+        assert_eq!(doubts(&told), ["behind schedule 101"]);
         assert_eq!(late(&told), None);
+        assert_eq!(late(&with(&[("own cpu", 0.95)])), None);
+    }
+
+    #[test]
+    fn cpu_time_is_taken_apart_after_what_is_measured_wherever_agents_come_up_first() {
+        let stretch = Stretch {
+            warm_up_s: 2,
+            measure_s: 4,
+        };
+        let nobody = Setting::default();
+        assert_eq!(profile_begins_s(&nobody, stretch), 8);
+        let registered = Setting {
+            flow: Flow::CallsToRegistered,
+            ..Setting::default()
+        };
+        // 1,000 who call and 1,000 who are called, 500 a second.
+        assert_eq!(profile_begins_s(&registered, stretch), 12);
+        let mut each_his_own = Setting {
+            caller_connection: Connection::PerAgent,
+            ..Setting::default()
+        };
+        each_his_own.agents.callers = 10_001;
+        assert_eq!(profile_begins_s(&each_his_own, stretch), 29);
     }
 
     #[test]

@@ -18,7 +18,7 @@ const DRAIN_S: u64 = 3;
 /// Agents that come up a second, whatever the rate of calls: at that of the slowest cases a
 /// thousand pairs would take longer to register than all that is measured. So delays of
 /// registrations that come before calls are those at this rate, from when each was sent.
-pub(super) const SETUP_PER_S: u32 = 500;
+const SETUP_PER_S: u32 = 500;
 /// More of them than there are.
 const AT_ONCE_PER_S: u32 = 1_000_000;
 /// How long the program may take beyond what it was asked for.
@@ -140,14 +140,28 @@ impl Told {
 /// Agents that register before the run begins.
 fn registering(setting: &Setting) -> u32 {
     match setting.flow {
-        Flow::CallsToRegistered => setting.agents.callers + setting.agents.called,
+        Flow::CallsToRegistered => setting.agents.callers.saturating_add(setting.agents.called),
         Flow::Calls | Flow::Registrations => 0,
     }
 }
 
+/// Whether agents register or connect before the first call or registration is due.
+fn come_up_first(setting: &Setting) -> bool {
+    registering(setting) > 0 || setting.caller_connection == Connection::PerAgent
+}
+
+/// Those who take part.
+fn taking_part(setting: &Setting) -> u32 {
+    registering(setting).max(setting.agents.callers).max(1)
+}
+
 /// Seconds until the first call or registration is due, where nothing is late.
 pub(super) fn setup_s(setting: &Setting) -> u64 {
-    u64::from(registering(setting) / SETUP_PER_S)
+    if come_up_first(setting) {
+        u64::from(taking_part(setting).div_ceil(SETUP_PER_S))
+    } else {
+        0
+    }
 }
 
 /// The called side with TLS: a process of its own, since in one process with the calling side
@@ -241,13 +255,10 @@ fn agents(words: &mut Words, setting: &Setting) {
     if !are_known {
         return;
     }
-    let agents = registering(setting).max(setting.agents.callers).max(1);
-    words.with("--agents", agents.to_string());
+    words.with("--agents", taking_part(setting).to_string());
     words.with("--user", NAME_PATTERN);
-    let come_up_first =
-        registering(setting) > 0 || setting.caller_connection == Connection::PerAgent;
     // Where nobody has anything to do before, the schedule begins when the load does.
-    let setup_per_s = if come_up_first {
+    let setup_per_s = if come_up_first(setting) {
         SETUP_PER_S
     } else {
         AT_ONCE_PER_S

@@ -3,6 +3,7 @@
 //! Each measurement has a server that has just started, on a core of its own; the record is
 //! written after each, so that a run that is cut off goes on where it was.
 
+mod bound;
 mod checks;
 mod edge;
 mod estimate;

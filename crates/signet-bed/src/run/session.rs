@@ -441,7 +441,7 @@ fn in_a_line(repeat: &Repeat) -> String {
     add(figure::FAILED_SHARE, &|share| {
         format!("{:.2} % failed", share * 100.0)
     });
-    let reservations: Vec<&str> = repeat.reservations().map(String::as_str).collect();
+    let reservations: Vec<String> = repeat.reservations().collect();
     if !reservations.is_empty() {
         parts.push(format!("doubted: {}", reservations.join(" ")));
     }

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use signet_bed::report;
 
-/// All was written; of a comparison, 19 of 20 figures agree.
+/// All was written; of a comparison, 19 of 20 figures agree and no more than 1 in 20 is lost.
 const EXIT_FINE: u8 = 0;
-/// Too many figures differ.
+/// Too many figures differ, or only one of the records has them.
 const EXIT_DIFFERS: u8 = 1;
 /// A file cannot be read or written, or the records have nothing in common.
 const EXIT_USAGE: u8 = 2;

@@ -3,28 +3,41 @@
 use std::collections::BTreeSet;
 
 use super::Sheet;
-use crate::experiment::{Found, counted};
+use crate::experiment::{self, Found, Least, counted};
 use crate::names;
 use crate::profile::Source;
 use crate::record::{CaseResult, figure};
 
-/// Which peaks are only the least that a server can do.
+/// Which peaks are only the least that a server can do, and why.
 pub(super) fn least(sheet: &Sheet<'_>) -> Option<String> {
-    let told: Vec<String> = sheet
-        .results
-        .iter()
-        .filter(|result| matches!(sheet.found(result), Found::AtLeast(_)))
-        .map(|result| {
-            let system = names::system(&result.system);
-            super::joined(&system, &sheet.names.case(result))
-        })
-        .collect();
-    (!told.is_empty()).then(|| {
-        format!(
-            "At least, since the server was not full there: {}.",
-            told.join("; ")
-        )
-    })
+    let told = |why: Least, in_words: &str| {
+        let results = sheet.results.iter().filter(|result| {
+            let is_least = matches!(sheet.found(result), Found::AtLeast(_));
+            is_least && experiment::least(result).is_some_and(|(_, known)| known == why)
+        });
+        let cases: Vec<String> = results
+            .map(|result| {
+                let system = names::system(&result.system);
+                super::joined(&system, &sheet.names.case(result))
+            })
+            .collect();
+        (!cases.is_empty()).then(|| format!("At least, since {in_words}: {}.", cases.join("; ")))
+    };
+    let all: Vec<String> = [
+        told(Least::Room, "the server was not full there"),
+        told(
+            Least::CoresUnknown,
+            "nobody knows how many cores the server may use",
+        ),
+        told(
+            Least::EndedEarly,
+            "the search ended early, far below the rate that was not held",
+        ),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    (!all.is_empty()).then(|| all.join(" "))
 }
 
 /// Where components are from, and what speaks against them.
