@@ -32,7 +32,8 @@
 //! row, and what spoils a part as well is asked alone for a while. A name for which statements are
 //! lost even so is asked once at a time, such names have a quarter of the statements in flight
 //! together, and what they lose does not show that a store is away. A store that refuses everything
-//! ([`BatchFailure::Unusable`]) counts as one that is away, and where much is lost it is no name:
+//! ([`BatchFailure::Unusable`]) counts as one that is away, and so does one that ends its connections
+//! over all that it is asked, a user included who was found before. Where much is lost it is no name:
 //! it is asked for once more and no oftener. Names that need no row go with the part in which they
 //! would be if they did.
 //!
@@ -44,8 +45,9 @@
 //! # The paper's processes
 //! With [`crate::Mode::Blocking`] the pipeline behaves like the proxy of Dacosta 2009 (4.2,
 //! 5.3, 5.4), so far as look-ups go: `p` processes, each of which gathers `q` questions,
-//! asks for them in one statement and takes no others until it is answered. Nothing joins,
-//! and the order of one user's questions is not kept. What differs:
+//! asks for them in one statement and takes no others until it is answered. Nothing joins but
+//! questions for a name that is taken never to be answered, and the order of one user's questions
+//! is not kept. What differs:
 //! - A batch that is not full leaves when its oldest question has waited for
 //!   [`Setting::PATIENCE_US`]. The paper's waits for ever and says that a deployment would
 //!   have such a timer (footnote 1).
@@ -58,6 +60,7 @@
 
 mod answers;
 mod dispatch;
+mod losses;
 mod probe;
 mod suspects;
 mod table;
@@ -80,8 +83,8 @@ use crate::question::BatchFailure;
 use crate::question::{Batch, BatchId, Outcome, Question, Replica, Rows, Unavailable, Why};
 use crate::replicas::{Health, Replicas};
 use crate::tuner::{Decision, Reason, Tuner};
-pub use answers::part_rows;
-use answers::{ENDED_CREDIT_MAX, PARTS_CREDIT_MAX};
+pub use losses::part_rows;
+use losses::{ENDED_CREDIT_MAX, PARTS_CREDIT_MAX};
 use probe::Probe;
 use suspects::Suspects;
 use table::{Answered, Answers, Asking, Line, Table, Taken, What};
@@ -255,7 +258,7 @@ impl<T> Pipeline<T> {
                 algorithm,
                 what,
                 deadline_us,
-                joins: !is_blocking(&self.config),
+                joins: !is_blocking(&self.config) || line == Line::Hung,
                 line,
             },
         );

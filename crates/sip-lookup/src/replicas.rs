@@ -11,6 +11,12 @@
 //! ([`crate::BatchFailure::Unusable`]), whoever they are, and so does a statement that is broken
 //! off ([`crate::BatchFailure::Cancelled`]) after others that all were.
 //!
+//! A replica that ends connections over a statement ([`crate::BatchFailure::Ended`]) is there, and
+//! that closes no breaker: it may do so over every user. Names that strangers choose may be all that
+//! it was asked, so where it has ended several and answered nothing between it is tried, as one is
+//! that is left alone, with a user who was found; to end that counts as a failure. Where none was
+//! found yet, so does the next one that it ends, if another replica is healthy.
+//!
 //! A failure counts only where it is news. One broken connection fails all statements in
 //! flight at once: only a statement that was sent after the failure before it counts. A
 //! statement that timed out counts where the replica has said nothing since it was sent;
@@ -53,7 +59,8 @@ struct State {
     heard_us: Option<u64>,
     /// Since when it is open.
     open_since_us: Option<u64>,
-    /// It has said nothing to a name that it is taken never to answer, nor since.
+    /// It has said nothing to a name that it is taken never to answer, nor since; or it ends all
+    /// connections.
     is_doubted: bool,
     next_probe_us: u64,
     probes: u32,
@@ -61,6 +68,8 @@ struct State {
     tries: u32,
     /// Statements that it has broken off, and none that it has answered between.
     broken_off: u32,
+    /// The same of those over which it has ended connections.
+    ended: u32,
 }
 
 impl State {
@@ -72,6 +81,8 @@ impl State {
 
 /// Statements that a replica has broken off in a row, after which the next one counts as lost.
 const BROKEN_OFF_MAX: u32 = 4;
+/// Statements over which a replica has ended connections in a row, after which it is tried.
+const ENDED_MAX: u32 = 4;
 
 /// All replicas.
 #[derive(Debug)]
@@ -179,7 +190,39 @@ impl Replicas {
     pub fn answered(&mut self, replica: Replica) {
         if let Some(state) = self.states.get_mut(replica.0) {
             state.broken_off = 0;
+            state.ended = 0;
         }
+    }
+
+    /// A replica has ended a connection over a statement, and is there. While it is tried, that says
+    /// nothing for it.
+    pub fn ended(&mut self, now_us: u64, replica: Replica) {
+        if let Some(state) = self.states.get_mut(replica.0) {
+            state.ended = state.ended.saturating_add(1);
+            state.heard_us = Some(now_us);
+            if !state.is_tried() {
+                state.failures = 0;
+            }
+        }
+    }
+
+    /// Whether a replica is there and ends the connection over whatever it is asked.
+    pub fn ends_all(&self, replica: Replica) -> bool {
+        let state = self.states.get(replica.0);
+        state.is_some_and(|state| state.ended >= ENDED_MAX)
+    }
+
+    /// Has a replica tried, to see whether it is of use.
+    pub fn suspect(&mut self, replica: Replica) {
+        if let Some(state) = self.states.get_mut(replica.0) {
+            state.is_doubted = true;
+        }
+    }
+
+    /// Whether another one is healthy.
+    pub fn has_stand_in(&self, replica: Replica) -> bool {
+        let mut others = self.states.iter().enumerate();
+        others.any(|(nth, state)| nth != replica.0 && state.open_since_us.is_none())
     }
 
     /// Whether a replica is there and does nothing.
@@ -217,9 +260,7 @@ impl Replicas {
 
     /// A statement sent then has failed without a word.
     pub fn failed(&mut self, now_us: u64, replica: Replica, sent_us: u64, in_time: bool) {
-        let mut others = self.states.iter().enumerate();
-        let has_stand_in =
-            others.any(|(nth, state)| nth != replica.0 && state.open_since_us.is_none());
+        let has_stand_in = self.has_stand_in(replica);
         let Some(state) = self.states.get_mut(replica.0) else {
             return;
         };

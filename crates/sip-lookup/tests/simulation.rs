@@ -1,5 +1,6 @@
-//! Seeded worlds in which replicas lose statements, refuse connections, break off, answer late,
-//! twice, in part and wrongly, or never over one name, and users come, change and go. A failure prints its seed;
+//! Seeded worlds in which replicas lose statements, refuse connections, end them over whoever
+//! exists, break off, answer late, twice, in part and wrongly, or never over one name, and users
+//! come, change and go. A failure prints its seed;
 //! `SEED=… cargo test -p sip-lookup --test simulation` plays that one alone, `FIRST=…` begins
 //! with another seed than 1, and `SEEDS=…` changes how many there are.
 #![allow(
@@ -73,6 +74,7 @@ fn questions_are_answered_once_in_order_and_rightly_whatever_stores_do() {
             sum.unasked,
             sum.muted,
             sum.broken_off,
+            sum.ended,
         ];
         assert!(
             happened.iter().all(|&many| many > 0),

@@ -82,14 +82,18 @@ impl Client {
         };
         let groups = groups(subjects, BATCH_MAX, |subject| self.plan().sent(subject));
         let groups = self.suspects.borrow_mut().apart(groups);
+        let asked = groups.len();
         let sheet = RefCell::new(Sheet::new(subjects.len()));
         let mut refused = self.ask_groups(groups, &sheet).await?;
         // One of them has a name that the table cannot have. In parts, the others are answered.
-        // Where nobody is refused as well, it is not the name. Names that were refused before are
-        // why by themselves, and the answers to all others do not wait for another round.
-        let is_known = refused
-            .iter()
-            .all(|(group, _)| self.suspects.borrow().has(group));
+        // Where nobody is refused as well, it is not the name. Beside names that are answered, those
+        // that were refused before are why by themselves: the others wait for no other round. A name
+        // that was refused before and is alone says nothing of the table.
+        let has_answered = refused.len() < asked;
+        let is_known = has_answered
+            && refused
+                .iter()
+                .all(|(group, _)| self.suspects.borrow().has(group));
         let mut nobody = (!is_known).then(Group::nobody);
         while !refused.is_empty() {
             let (singles, mut parts) = apart(refused);

@@ -8,11 +8,16 @@ use crate::question::Rows;
 /// while nothing was, and while none is there each is tried every other time with what was refused
 /// last: neither a name nor its row keeps a replica from being found back.
 ///
+/// A user who was found is better than a name that nobody has: a store that fails over every user may
+/// answer that still, and strangers do not choose who is found.
+///
 /// Where a store verifies digests it is nobody's digest each time: any verdict shows that the
 /// store is there, and a user's that is sent again is a wrong one for a store that counts nonces.
 #[derive(Debug, Default)]
 pub(super) struct Probe {
     answered: Option<Rows>,
+    /// What was answered is a user who was found.
+    is_found: bool,
     asked: Option<Rows>,
 }
 
@@ -21,9 +26,18 @@ impl Probe {
         self.answered.is_none() && self.asked.is_none()
     }
 
-    /// A replica has answered this.
-    pub(super) fn answered(&mut self, rows: Rows) {
-        self.answered = Some(rows);
+    /// Whether a user was found, with whom a replica can be tried.
+    pub(super) const fn has_found(&self) -> bool {
+        self.is_found
+    }
+
+    /// A replica has answered this, and found a user or not.
+    pub(super) fn answered(&mut self, rows: Rows, is_found: bool) {
+        // He may be gone since.
+        if is_found || !self.is_found || self.answered.as_ref() == Some(&rows) {
+            self.answered = Some(rows);
+            self.is_found = is_found;
+        }
         self.asked = None;
     }
 

@@ -26,7 +26,7 @@ pub(super) struct Answered<T> {
 }
 
 /// The look-ups of one subject that are not over, in the order in which they were made: at
-/// most the last has not been sent.
+/// most the last has not been sent, but of those that joined when their name was lost alone.
 type Chain = SmallVec<[Name; 2]>;
 
 struct Waiter<T> {
@@ -399,13 +399,21 @@ impl<T> Table<T> {
         Some(name)
     }
 
-    /// Has a look-up stand in a line that shares less, wherever it is.
+    /// Has a look-up stand in a line that shares less, wherever it is. One of a name that is taken
+    /// never to be answered joins the others of its subject, though it did not when it was made.
     pub(super) fn move_to(&mut self, name: Name, line: Line) {
         let Some(lookup) = self.lookups.get_mut(name) else {
             return broken!("what is moved is there");
         };
         if line <= lookup.line {
             return;
+        }
+        if line == Line::Hung
+            && !lookup.is_chained
+            && let What::Secrets(subject) = &lookup.what
+        {
+            lookup.is_chained = true;
+            self.chains.entry(subject.clone()).or_default().push(name);
         }
         let from = std::mem::replace(&mut lookup.line, line);
         if lookup.place == LookupStage::Queued {

@@ -1,4 +1,5 @@
 mod cached;
+mod ended;
 mod failures;
 mod leaving;
 mod lost;

@@ -41,6 +41,8 @@ enum Weather {
     Mad,
     /// Statements are broken off.
     Busy,
+    /// Connections end over whoever exists.
+    Deadly,
 }
 
 enum Event {
@@ -231,7 +233,7 @@ impl World {
             verifies,
             mute_closes: random.bool(),
             weather: vec![Weather::Fair; config.replicas],
-            badness: random.u64(0..5),
+            badness: random.u64(0..6),
             users: users.collect(),
             questions_max: config.questions_max,
             in_flight_max: in_flight_max(&config),
@@ -469,7 +471,8 @@ impl World {
             0 => Weather::Silent,
             1 => Weather::Closed,
             2 => Weather::Mad,
-            _ => Weather::Busy,
+            3 => Weather::Busy,
+            _ => Weather::Deadly,
         };
         let pause_us = self.random.u64(10_000..600_000);
         self.after(pause_us, Event::Weather);

@@ -52,6 +52,10 @@ impl World {
                 self.after(delay_us, Event::Answer(id, said));
             }
             Weather::Closed => self.after(delay_us / 10, Event::Answer(id, said)),
+            Weather::Deadly => {
+                self.report.ended += u64::from(matches!(said, Said::Failure(_)));
+                self.after(delay_us, Event::Answer(id, said));
+            }
             Weather::Fair => self.after(delay_us, Event::Answer(id, said)),
             Weather::Mad => {
                 if self.random.bool() {
@@ -95,6 +99,10 @@ impl World {
                     return Said::Failure(BatchFailure::Refused("what is this?".into()));
                 }
                 let mut answer: Vec<Row> = subjects.iter().map(|s| self.row(s)).collect();
+                let finds = answer.iter().any(|row| matches!(row, Ok(Some(_))));
+                if weather == Weather::Deadly && finds {
+                    return Said::Failure(BatchFailure::Ended("it fell over".into()));
+                }
                 if is_mad {
                     match self.random.u8(0..4) {
                         0 => answer.insert(0, Ok(None)),

@@ -19,6 +19,7 @@ pub(crate) struct Report {
     pub(crate) unasked: u64,
     pub(crate) muted: u64,
     pub(crate) broken_off: u64,
+    pub(crate) ended: u64,
 }
 
 impl Report {
@@ -40,5 +41,6 @@ impl Report {
         sum(&mut self.unasked, other.unasked);
         sum(&mut self.muted, other.muted);
         sum(&mut self.broken_off, other.broken_off);
+        sum(&mut self.ended, other.ended);
     }
 }

@@ -2,12 +2,12 @@
 //! or close in the middle. Each is a listener of the test's that follows a script.
 
 mod postgresql;
+mod refusals;
 
 use std::future::Future;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sip_auth::Algorithm;
@@ -54,21 +54,6 @@ fn mysql(scripts: Vec<Vec<Act>>) -> Options {
                 let _ = converse(stream, |_| script.next().unwrap_or(Act::Answer));
             });
         }
-    });
-    options(&format!("mysql://signet@127.0.0.1:{port}/sip"))
-}
-
-/// The same with one connection, where each statement is done with as `act` has it of its names.
-fn mysql_by(mut act: impl FnMut(&[&str]) -> Act + Send + 'static) -> Options {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    std::thread::spawn(move || {
-        let (stream, _) = listener.accept().unwrap();
-        let _ = converse(stream, |values| {
-            let names = values[..values.len() - 1].iter();
-            let names: Vec<&str> = names.map(|name| str::from_utf8(name).unwrap()).collect();
-            act(&names)
-        });
     });
     options(&format!("mysql://signet@127.0.0.1:{port}/sip"))
 }
@@ -344,69 +329,6 @@ fn garbage_ends_the_connection() {
     for act in [Act::Garbage, Act::AskForFile] {
         then_recovers(&[act], async |db| unreachable(one(db, "alice").await));
     }
-}
-
-#[test]
-fn a_refusal_is_one_statements_matter() {
-    then_recovers(&[Act::Refuse, Act::Answer], async |db| {
-        let users = ["alice", "carol"];
-        let asked = users.map(|user| one(db, user));
-        let mut refused = 0;
-        for (user, answer) in users
-            .iter()
-            .zip(futures_util::future::join_all(asked).await)
-        {
-            match answer {
-                Ok(row) => assert_is(db, &row, user),
-                Err(BatchFailure::Refused(why)) if why.contains("1064") => refused += 1,
-                Err(other) => panic!("{other:?}"),
-            }
-        }
-        assert_eq!(refused, 1);
-    });
-}
-
-#[test]
-fn a_refusal_of_whatever_is_asked_is_no_statements_matter() {
-    then_recovers(&[Act::Refuse, Act::Refuse], async |db| {
-        let refused = one(db, "alice").await;
-        assert!(
-            matches!(&refused, Err(BatchFailure::Unusable(why)) if why.contains("1064")),
-            "{refused:?}"
-        );
-    });
-}
-
-/// Letters that a table does not have are found in few statements, and whoever sends a name with
-/// them again spoils no other's statement.
-#[test]
-fn a_name_that_a_table_cannot_have_is_found_soon_and_remembered() {
-    const ODD: &str = "\u{1f600}";
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let sees = Arc::clone(&seen);
-    let db = UserDb::new(mysql_by(move |names| {
-        let is_refused = names.contains(&ODD);
-        let others = names.iter().filter(|name| **name != ODD).count();
-        sees.lock().unwrap().push((is_refused, others));
-        if is_refused { Act::Refuse } else { Act::Answer }
-    }))
-    .unwrap();
-    let mut users: Vec<String> = (0..255).map(|nth| format!("é{nth}")).collect();
-    users.insert(100, ODD.to_owned());
-    run(async {
-        for statements_max in [25, 2] {
-            let rows = ask(&db, users.iter().map(|user| subject(user)).collect());
-            for (user, row) in users.iter().zip(rows.await.unwrap()) {
-                assert_eq!(row.is_err(), user == ODD, "{user}: {row:?}");
-            }
-            let seen = std::mem::take(&mut *seen.lock().unwrap());
-            assert!(seen.len() <= statements_max, "{seen:?}");
-            let spoilt = seen
-                .iter()
-                .filter(|&&(is_refused, others)| is_refused && others > 0);
-            assert_eq!(spoilt.count() == 0, statements_max == 2, "{seen:?}");
-        }
-    });
 }
 
 /// Half an answer, and the connection is silent; another one is made beside it.

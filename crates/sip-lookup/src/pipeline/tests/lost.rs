@@ -4,7 +4,7 @@ use super::*;
 use crate::question::ABSENT_USER;
 
 /// Fails whatever asks for a `mute`, and answers all else, until nothing leaves any more.
-fn lose(rig: &mut Rig, failure: &BatchFailure) {
+pub(super) fn lose(rig: &mut Rig, failure: &BatchFailure) {
     while let Some(batch) = rig.batch() {
         let names = names(&batch);
         match names.iter().any(|name| name.starts_with("mute")) {
@@ -69,34 +69,75 @@ fn learn(rig: &mut Rig) {
 
 #[test]
 fn a_name_for_which_the_store_hangs_has_one_statement_at_a_time() {
-    let mut rig = Rig::new(fixed(0, 256, 8));
-    learn(&mut rig);
-    rig.ask(100, "bob");
-    let bob = rig.batch_of(&["bob"]);
-    rig.rows(bob, vec![row("bob")]);
-    assert_eq!(rig.answers(), [(100, secret("bob"))]);
-    rig.pass(1);
-    rig.ask(0, "mute");
-    rig.batch_of(&["mute"]);
-    for tag in 1..3 {
-        rig.ask(tag, "mute");
+    let blocking = PipelineConfig {
+        mode: Mode::Blocking {
+            processes: 8,
+            batch: 1,
+        },
+        ..PipelineConfig::default()
+    };
+    for config in [fixed(0, 256, 8), blocking] {
+        let mut rig = Rig::new(config);
+        learn(&mut rig);
+        rig.ask(100, "bob");
+        let bob = rig.batch_of(&["bob"]);
+        rig.rows(bob, vec![row("bob")]);
+        assert_eq!(rig.answers(), [(100, secret("bob"))]);
+        rig.pass(1);
+        rig.ask(0, "mute");
+        rig.batch_of(&["mute"]);
+        for tag in 1..3 {
+            rig.ask(tag, "mute");
+            assert_eq!(rig.batch(), None);
+        }
+        rig.ask(3, "carol");
+        rig.batch_of(&["carol"]);
+        assert_eq!(rig.pipeline.in_flight, 2);
+        // Nothing comes, and one of the two says something of the store.
+        rig.pass(1_000_000);
+        assert_eq!(rig.pipeline.health(Replica(0)), Health::Healthy);
+        let tried = rig.batch_of(&["bob"]);
+        assert_eq!(rig.pipeline.figures().probes, 1);
+        rig.rows(tried, vec![row("bob")]);
+        // Those who came meanwhile have the next one, and who asked before them waits with them.
+        let mut next = vec![names(&rig.batch().unwrap()), names(&rig.batch().unwrap())];
+        next.sort();
+        assert_eq!(next, [["carol"], ["mute"]]);
         assert_eq!(rig.batch(), None);
+        assert_eq!(rig.answers(), []);
     }
-    rig.ask(3, "carol");
-    rig.batch_of(&["carol"]);
-    assert_eq!(rig.pipeline.in_flight, 2);
-    // Nothing comes, and one of the two says something of the store.
+}
+
+/// What a name is taken for is found out when several of its statements are under way.
+#[test]
+fn who_asked_in_a_process_each_waits_with_the_others_once_the_store_hangs_for_the_name() {
+    let mut rig = Rig::new(PipelineConfig {
+        mode: Mode::Blocking {
+            processes: 8,
+            batch: 1,
+        },
+        ..PipelineConfig::default()
+    });
+    rig.ask(0, "mute");
+    let id = rig.batch_of(&["mute"]);
+    rig.fail(id, BatchFailure::Refused("what is this?".into()));
+    assert!(matches!(rig.answers()[..], [(0, Err(_))]));
+    for tag in 1..5 {
+        rig.ask(tag, "mute");
+        rig.batch_of(&["mute"]);
+    }
     rig.pass(1_000_000);
-    assert_eq!(rig.pipeline.health(Replica(0)), Health::Healthy);
-    let tried = rig.batch_of(&["bob"]);
-    assert_eq!(rig.pipeline.figures().probes, 1);
-    rig.rows(tried, vec![row("bob")]);
-    // Those who came meanwhile have the next one, and who asked before them waits with them.
-    let mut next = vec![names(&rig.batch().unwrap()), names(&rig.batch().unwrap())];
-    next.sort();
-    assert_eq!(next, [["carol"], ["mute"]]);
+    let id = rig.batch_of(&["mute"]);
     assert_eq!(rig.batch(), None);
-    assert_eq!(rig.answers(), []);
+    rig.rows(id, vec![row("mute")]);
+    rig.batch_of(&["mute"]);
+    assert_eq!(rig.batch(), None);
+    rig.pass(1_000_000);
+    while let Some(batch) = rig.batch() {
+        rig.rows(batch.id, vec![row("mute")]);
+    }
+    assert_eq!(rig.answers().len(), 4);
+    assert!(rig.pipeline.is_idle());
 }
 
 #[test]
@@ -205,69 +246,6 @@ fn an_outage_does_not_have_all_who_were_lost_in_it_asked_alone() {
     rig.pass(60_000_000);
     rig.answers();
     assert!(rig.pipeline.suspects.is_empty());
-}
-
-/// An endpoint may end the connection over whatever asks for more than one user.
-#[test]
-fn who_ends_connections_over_large_statements_is_not_asked_without_end() {
-    for in_flight_max in [1, 4, 256] {
-        let mut rig = Rig::new(fixed(0, 256, in_flight_max));
-        let mut ended = 0;
-        for _ in 0..10 {
-            for tag in 0..256 {
-                rig.ask(tag, &format!("user{tag}"));
-            }
-            loop {
-                let sent: Vec<Batch> = std::iter::from_fn(|| rig.batch()).collect();
-                if sent.is_empty() {
-                    break;
-                }
-                for batch in sent {
-                    match &names(&batch)[..] {
-                        [name] => rig.rows(batch.id, vec![row(name)]),
-                        _ => {
-                            ended += 1;
-                            rig.fail(batch.id, BatchFailure::Ended("502".into()));
-                        }
-                    }
-                }
-            }
-            assert_eq!(rig.answers().len(), 256);
-        }
-        assert!(ended <= 200, "{ended} statements");
-        assert!(rig.pipeline.replicas.healthy().is_some(), "it is there");
-        assert!(rig.pipeline.is_idle());
-    }
-}
-
-#[test]
-fn names_over_which_connections_end_fail_nobody_else() {
-    let one = |nth| vec![nth];
-    let one_in_each_part = (0..8).map(|nth| 33 * nth).collect();
-    for mutes in [one(0), one(77), one(255), one_in_each_part] {
-        for in_flight_max in [1, 10] {
-            let mut rig = Rig::new(fixed(0, 256, in_flight_max));
-            let is_mute = |tag: u32| mutes.contains(&tag);
-            for tag in 0..256 {
-                let sort = if is_mute(tag) { "mute" } else { "user" };
-                rig.ask(tag, &format!("{sort}{tag}"));
-            }
-            let ends = BatchFailure::Ended("closed".into());
-            lose(&mut rig, &ends);
-            for (tag, outcome) in rig.answers() {
-                assert_eq!(outcome.is_err(), is_mute(tag), "{tag} of {mutes:?}");
-            }
-            assert!(rig.pipeline.is_idle());
-            let statements: u64 = rig.pipeline.figures().batches.iter().sum();
-            let statements_max = 10 + 12 * mutes.len() as u64;
-            assert!(statements <= statements_max, "{statements} statements");
-            rig.ask(300, "carol");
-            rig.ask(301, &format!("mute{}", mutes[0]));
-            let carol = rig.batch_of(&["carol"]);
-            rig.rows(carol, vec![row("carol")]);
-            rig.batch_of(&[&format!("mute{}", mutes[0])]);
-        }
-    }
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! A PostgreSQL server that answers one question twice.
+//! A PostgreSQL server that answers one question twice, or refuses some.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use sip_auth::Algorithm;
-use sip_userdb::UserDb;
+use sip_userdb::{Options, UserDb};
 
 use super::{one, options, unreachable};
 use crate::support::run;
@@ -34,15 +34,20 @@ fn frontend_content(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
 }
 
 /// A PostgreSQL server on one connection that has some users. A mad one answers the second question
-/// twice, once the third has come, and the third one with the fourth, after a while.
-fn postgresql(mut stream: TcpStream, is_mad: bool) -> io::Result<()> {
+/// twice, once the third has come, and the third one with the fourth, after a while. What has in its
+/// text what `refuses` says is refused.
+fn postgresql(
+    mut stream: TcpStream,
+    is_mad: bool,
+    refuses: impl Fn(&str) -> bool,
+) -> io::Result<()> {
     const TEXT: [u8; 4] = 25_u32.to_be_bytes();
     const TEXTS: [u8; 4] = 1_009_u32.to_be_bytes();
     let ready = backend(b'Z', &[b"I"]);
     frontend_content(&mut stream)?;
     stream.write_all(&[backend(b'R', &[&[0; 4]]), ready.clone()].concat())?;
     let mut held = Vec::new();
-    let (mut answer, mut questions) = (Vec::new(), 0);
+    let (mut answer, mut questions, mut is_refused) = (Vec::new(), 0, false);
     loop {
         let (kind, content) = frontend(&mut stream)?;
         match kind {
@@ -58,8 +63,15 @@ fn postgresql(mut stream: TcpStream, is_mad: bool) -> io::Result<()> {
             }
             b'B' => {
                 questions += 1;
-                answer.extend(backend(b'2', &[]));
                 let text = String::from_utf8_lossy(&content).into_owned();
+                is_refused = refuses(&text);
+                if is_refused {
+                    // 42P01: there is no such table.
+                    let why = b"SERROR\0VERROR\0C42P01\0Mno\0\0";
+                    answer.extend(backend(b'E', &[why]));
+                    continue;
+                }
+                answer.extend(backend(b'2', &[]));
                 let mut users = ["alice", "carol"].into_iter();
                 if let Some(user) = users.find(|user| text.contains(user)) {
                     let mut row = vec![0, 3];
@@ -70,6 +82,8 @@ fn postgresql(mut stream: TcpStream, is_mad: bool) -> io::Result<()> {
                     answer.extend(backend(b'D', &[&row]));
                 }
             }
+            // After a refusal all else is skipped, until the end of the question.
+            b'E' if is_refused => {}
             b'E' => answer.extend(backend(b'C', &[b"SELECT 1\0"])),
             b'S' => {
                 answer.extend(&ready);
@@ -93,6 +107,17 @@ fn postgresql(mut stream: TcpStream, is_mad: bool) -> io::Result<()> {
     }
 }
 
+/// A server for one connection that refuses questions by what is in them.
+pub(super) fn postgresql_by(refuses: impl Fn(&str) -> bool + Send + 'static) -> Options {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        let _ = postgresql(stream, false, refuses);
+    });
+    options(&format!("postgresql://signet@127.0.0.1:{port}/sip"))
+}
+
 /// As with MySQL: whoever gets another's answer is not told that he does not exist, and who waits
 /// behind him is not either.
 #[test]
@@ -102,7 +127,7 @@ fn what_postgresql_says_twice_while_others_wait_ends_the_connection() {
     std::thread::spawn(move || {
         for is_mad in [true, false] {
             let (stream, _) = listener.accept().unwrap();
-            std::thread::spawn(move || postgresql(stream, is_mad));
+            std::thread::spawn(move || postgresql(stream, is_mad, |_| false));
         }
     });
     let db = UserDb::new(options(&format!(
