@@ -134,6 +134,7 @@ impl World {
             since_unix_ms: 0,
             source: None,
             is_translated: false,
+            had_flow: false,
         };
         let change = BindingChange::Put {
             aor: format!("sip:{user}@{DOMAIN}").into_bytes().into(),

@@ -13,6 +13,7 @@ use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use sip_net::{ListenerCounters, PeerCounters, clock};
+use sip_store::{CommitNews, ServiceCounters};
 use sip_tls::{ClientTls, HandshakePool};
 
 use crate::Error;
@@ -27,6 +28,9 @@ use crate::worker::{Control, Phase, Snapshot};
 /// For how long a registration that could not be stored keeps the server from being ready.
 /// Then it is given another: whoever waits until it is ready sends none.
 const UNSTORED_MS: u64 = 30_000;
+/// How long a commit may take in any case: where phones are to wait less, a disk that is busy for a
+/// moment is no news.
+const COMMIT_MS: u64 = 1_000;
 
 /// What is asked for figures.
 pub(crate) struct Sources {
@@ -39,7 +43,7 @@ pub(crate) struct Sources {
     /// How the media engines are.
     pub(crate) engines: Arc<sip_media::SharedEngines>,
     pub(crate) location: Arc<sip_engine::Location>,
-    pub(crate) store: Arc<sip_store::ServiceCounters>,
+    pub(crate) store: Arc<ServiceCounters>,
     /// What asks stores of users on other machines.
     pub(crate) lookups: Option<lookups::Shown>,
     /// What messages may hold, and do.
@@ -93,6 +97,12 @@ impl Sources {
     /// What `/metrics` shows.
     pub(crate) fn page(&self) -> String {
         page::render(self)
+    }
+
+    /// Looks whether the database hangs, which keeps the server from being ready, and tells the log.
+    /// Registrations wait for it for `save_timeout_ms`.
+    pub(crate) fn look_at_store(&self, save_timeout_ms: u64) {
+        look_at_store(&self.store, clock::unix_ms(), save_timeout_ms);
     }
 
     /// Whether registrations can be stored, as far as that was tried lately.
@@ -168,6 +178,16 @@ impl Sources {
     }
 }
 
+fn look_at_store(store: &ServiceCounters, now_unix_ms: u64, save_timeout_ms: u64) {
+    match store.look_at_commit(now_unix_ms, save_timeout_ms.max(COMMIT_MS)) {
+        Some(CommitNews::Hangs { for_ms }) => tracing::error!(
+            "the database has not answered for {for_ms} ms, and no registration can be stored: look at the disk of the data folder, and at who has the database locked"
+        ),
+        Some(CommitNews::Answers) => tracing::info!("the database answers again"),
+        None => {}
+    }
+}
+
 /// Binds the address; [`serve`] answers on it.
 pub(crate) fn bind(addr: SocketAddr) -> Result<TcpListener, Error> {
     let bound = TcpListener::bind(addr)
@@ -238,5 +258,57 @@ async fn ready(State(sources): State<Arc<Sources>>) -> impl IntoResponse {
         ),
         Phase::Running => (StatusCode::OK, "ready\n"),
         Phase::Draining | Phase::Stop => (StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sip_engine::BindingChange;
+    use sip_store::{BindingStore, Save, ServiceConfig, StoreError, Swept, queue, serve_saves};
+
+    use super::*;
+    use crate::testing::logged;
+
+    /// A store that has this done while it is at a commit.
+    struct At<F>(F);
+
+    impl<F: FnMut()> BindingStore for At<F> {
+        fn save(&mut self, _: &mut dyn Iterator<Item = &BindingChange>) -> Result<(), StoreError> {
+            (self.0)();
+            Ok(())
+        }
+
+        fn delete_expired(&mut self, _: u64, _: usize) -> Result<Swept, StoreError> {
+            Ok(Swept::default())
+        }
+
+        fn load(&mut self, _: u64, _: &mut dyn FnMut(BindingChange)) -> Result<u64, StoreError> {
+            Ok(0)
+        }
+    }
+
+    #[test]
+    fn a_database_that_hangs_is_told_of_once_and_when_it_answers() {
+        let counters = ServiceCounters::default();
+        let look = |now_unix_ms, save_timeout_ms| {
+            logged(|| look_at_store(&counters, now_unix_ms, save_timeout_ms))
+        };
+        let (orders, queue) = queue(1);
+        let changes = Vec::new();
+        orders.try_send(Save { tag: (), changes }).unwrap();
+        drop(orders);
+        let mut at = At(|| {
+            // Whatever phones are made to wait, a disk may take a second.
+            for (now_ms, save_timeout_ms) in [(6_000, 10), (9_000, 4_000)] {
+                assert_eq!(look(now_ms, save_timeout_ms), "");
+            }
+            let told = look(9_001, 4_000);
+            assert!(told.contains("has not answered for 4001 ms"), "{told}");
+            assert_eq!(look(10_000, 4_000), "");
+        });
+        let config = ServiceConfig::default();
+        serve_saves(&mut at, &queue, &config, &counters, || 5_000, |_| {});
+        assert!(look(10_000, 4_000).contains("the database answers again"));
+        assert_eq!(look(10_000, 4_000), "");
     }
 }

@@ -2,6 +2,7 @@
 //! answers come into each worker's inbox, a batch with one wake-up. Registrations are in
 //! the data folder's database; users are there, or in stores on other machines.
 
+mod loading;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -16,11 +17,10 @@ use sip_auth::{Ha1, Reply, Subject};
 use sip_engine::numbers::NumberRules;
 use sip_engine::{BindingChange, Directory, Location, ParkId, Settings};
 use sip_lookup::{Asked, Cache, Outcome, Question, Unavailable, Why};
-use sip_msg::Flow;
 use sip_net::{Gather, Waker, clock};
 use sip_store::{
-    BindingStore, Database, Lookup, Save, ServiceConfig, ServiceCounters, ServiceFigures, queue,
-    serve_lookups, serve_saves,
+    Database, Lookup, Save, ServiceConfig, ServiceCounters, ServiceFigures, queue, serve_lookups,
+    serve_saves,
 };
 use sip_userdb::Capabilities;
 use sip_worker::{AtOnce, StoreAnswer};
@@ -145,22 +145,14 @@ impl Store {
         })
     }
 
-    /// Fills the table of bindings with those that are alive.
+    /// Fills the table of bindings with those of the database that are alive; how many.
     pub(crate) fn load_bindings(
         &self,
         location: &Location,
         settings: &Settings,
     ) -> Result<u64, Error> {
         let mut bindings = self.database.bindings()?;
-        let loaded = bindings.load(clock::unix_ms(), &mut |mut change| {
-            if let BindingChange::Put { binding, .. } = &mut change
-                && binding.flow.is_some_and(|flow| !is_usable(&flow, settings))
-            {
-                Arc::make_mut(binding).flow = None;
-            }
-            location.apply(std::slice::from_ref(&change));
-        });
-        loaded.map_err(Error::from)
+        loading::load(&mut bindings, location, settings, clock::unix_ms()).map_err(Error::from)
     }
 
     /// The end for the next worker; they are made in order.
@@ -465,19 +457,6 @@ impl Post {
             }
         }
     }
-}
-
-/// After a restart the listeners may be others.
-fn is_usable(flow: &Flow, settings: &Settings) -> bool {
-    settings
-        .listeners
-        .get(usize::from(flow.listener.0))
-        .is_some_and(|listener| {
-            listener.transport == flow.transport
-                && listener.bound.port() == flow.local.port()
-                && (listener.bound.ip().is_unspecified() || listener.bound.ip() == flow.local.ip())
-                && listener.bound.is_ipv4() == flow.local.is_ipv4()
-        })
 }
 
 pub(crate) fn spawn(

@@ -235,6 +235,7 @@ impl Bench {
                     since_unix_ms: 0,
                     source: None,
                     is_translated: false,
+                    had_flow: false,
                 }),
             }]);
         }

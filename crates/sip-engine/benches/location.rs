@@ -94,6 +94,7 @@ fn binding(uri: &[u8]) -> Binding {
         since_unix_ms: 0,
         source: None,
         is_translated: false,
+        had_flow: false,
     }
 }
 

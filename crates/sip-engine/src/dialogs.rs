@@ -3,15 +3,16 @@
 //!
 //! A token is bound to the target that its dialog began with, and expires
 //! ([`crate::token`]). Most dialogs need no more. A dialog has an entry here if a side
-//! announced another target (RFC 3261 12.2), if it was seen alive when its token was old,
-//! or if it was ended, so that its tokens end soon after. Only messages that passed as
-//! part of a dialog make an entry.
+//! announced another target (RFC 3261 12.2), if a request within it was answered with 2xx when its
+//! token was old, or if it was ended, so that its tokens end soon after. Only messages that passed
+//! as part of a dialog make an entry. A request by itself shows nobody alive but its sender.
 //!
 //! The table is bounded: past the bound the oldest entry is removed, and a restart removes all.
 //! Then a request to a target that the dialog did not begin with is judged like a new one, and so
 //! is one to a place that counts only since its side has shown that it is there; the tokens of an
 //! ended call are valid until they expire. One that has expired, and whose dialog is not known to
-//! have ended, is valid again once whoever holds it has proved by a password who he is.
+//! have ended, is valid for each request whose sender has proved by a password who he is, and for
+//! all again once the other side has answered one of these with 2xx.
 
 use std::collections::VecDeque;
 use std::hash::Hasher;
@@ -55,8 +56,10 @@ struct Entry {
     /// shown that it is there; 0 is none.
     targets: [u64; TARGETS_MAX],
     next: usize,
-    /// Until when the dialog is taken to be alive, and the entry kept.
+    /// Until when it is kept.
     until_s: u64,
+    /// Until when the dialog is taken to be alive, whatever the age of its token.
+    alive_until_s: u64,
     /// When it was ended.
     ended_s: Option<u64>,
     stamp: u64,
@@ -113,19 +116,14 @@ impl Dialogs {
         request: &Message,
         target: &Uri<'_>,
     ) -> Standing {
-        let entry = match self.entries.is_empty() {
-            true => None,
-            false => self.id(request).and_then(|id| self.entries.get(&id)),
-        };
+        let entry = self.entry(request);
         let now_s = now.unix_ms / 1_000;
         if let Some(ended_s) = entry.and_then(|entry| entry.ended_s)
             && now_s >= ended_s + END_S
         {
             return Standing::Ended;
         }
-        let is_alive = token.age_s(now.unix_ms) <= lifetime_s
-            || entry.is_some_and(|entry| now_s < entry.until_s);
-        if !is_alive {
+        if !is_alive(now, lifetime_s, token, entry) {
             return Standing::Old;
         }
         // Whether a place counts that was shown to end something.
@@ -179,7 +177,19 @@ impl Dialogs {
         self.change(now, lifetime_s, message, |entry, _| entry.keep(there));
     }
 
-    /// The dialog of `message` was seen alive with an old token.
+    /// Whether a token is still good for whoever has no password.
+    pub(crate) fn is_alive(
+        &self,
+        now: Now,
+        lifetime_s: u64,
+        token: &RouteToken,
+        message: &Message,
+    ) -> bool {
+        is_alive(now, lifetime_s, token, self.entry(message))
+    }
+
+    /// The dialog of `message` was seen alive: that is remembered if its token is old, or if there
+    /// is an entry in any case.
     pub(crate) fn seen_alive(
         &mut self,
         now: Now,
@@ -187,8 +197,11 @@ impl Dialogs {
         token: &RouteToken,
         message: &Message,
     ) {
-        if token.age_s(now.unix_ms) > lifetime_s / 2 {
-            self.change(now, lifetime_s, message, |_, _| {});
+        let is_old = token.age_s(now.unix_ms) > lifetime_s / 2;
+        if is_old || self.entry(message).is_some() {
+            self.change(now, lifetime_s, message, |entry, now_s| {
+                entry.alive_until_s = now_s + lifetime_s;
+            });
         }
     }
 
@@ -236,6 +249,13 @@ impl Dialogs {
         }
     }
 
+    fn entry(&self, message: &Message) -> Option<&Entry> {
+        match self.entries.is_empty() {
+            true => None,
+            false => self.entries.get(&self.id(message)?),
+        }
+    }
+
     fn there(&self, tag: &[u8]) -> u64 {
         token::hash_tag(&self.key, tag) | 1
     }
@@ -257,6 +277,7 @@ impl Dialogs {
             targets: [0; TARGETS_MAX],
             next: 0,
             until_s: 0,
+            alive_until_s: 0,
             ended_s: None,
             stamp: 0,
         });
@@ -297,6 +318,12 @@ impl Dialogs {
         }
         Some(hasher.finish())
     }
+}
+
+/// Whether the token of a dialog with that entry is good by its time.
+fn is_alive(now: Now, lifetime_s: u64, token: &RouteToken, entry: Option<&Entry>) -> bool {
+    let now_s = now.unix_ms / 1_000;
+    token.age_s(now.unix_ms) <= lifetime_s || entry.is_some_and(|of| now_s < of.alive_until_s)
 }
 
 /// Whether a request ends what is open within a dialog, and begins nothing. A NOTIFY begins nothing

@@ -68,6 +68,10 @@ pub struct Binding {
     /// Whether its last REGISTER showed an address translation before the phone, which may have
     /// learnt since from where it is seen, and have written that as its URI.
     pub is_translated: bool,
+    /// Whether a flow was kept of its last REGISTER, if only as a proof: then it is the phone itself
+    /// that was at `source`, and no proxy before it. A connection's flow is gone after a restart,
+    /// and this is not.
+    pub had_flow: bool,
 }
 
 /// A change to one contact of an address-of-record.
@@ -268,6 +272,13 @@ impl Location {
 }
 
 impl Binding {
+    /// By which transport and from where the phone itself has registered, where that is known, also
+    /// when its flow is gone: the proof of who named its URI.
+    pub(crate) fn registered_from(&self) -> Option<(Transport, SocketAddr)> {
+        let flow = self.flow.map(|flow| (flow.transport, flow.remote));
+        flow.or(self.source.filter(|_| self.had_flow))
+    }
+
     /// Whether both are flows of one phone (RFC 5626 4.2): only one of them is
     /// to be tried at a time, and the next when that one's flow is dead.
     pub fn is_same_instance(&self, other: &Self) -> bool {

@@ -20,9 +20,10 @@
 //! An order of the operator ([`Removal`]) is planned and stored as a REGISTER is, and waits
 //! its turn in the same line. A contact whose flow has ended is removed so too.
 //!
-//! An answer of the store that comes too late still counts: what it has stored
-//! is applied, or memory and store would differ until the next restart. The
-//! phone was told 500 and asks again.
+//! An answer of the store that comes too late still counts, however late it comes: what it
+//! has stored is applied, or memory and store would differ until the next restart. The
+//! phone was told 500 and asks again. Until then later REGISTERs of its user wait in line, and
+//! are told the same.
 
 mod answer;
 mod callable;
@@ -205,7 +206,8 @@ impl Registrar {
         park: ParkId,
         answer: Result<(), ()>,
     ) {
-        let Some((cause, changes)) = self.saves.end(park) else {
+        // A store that says it once more says nothing new.
+        let Some(save) = self.saves.end(park) else {
             return;
         };
         // RFC 3261 10.3: "The binding updates MUST be committed (that is, made visible to the proxy or
@@ -213,10 +215,9 @@ impl Registrar {
         // fails (for example, because the back-end database commit failed), the request MUST fail with a
         // 500 (Server Error) response and all tentative binding updates MUST be removed."
         if answer.is_ok() {
-            cx.location.apply(&changes);
-            self.bound.extend(bound(cx, &changes));
+            self.make(cx, &save.changes, save.replaced);
         }
-        match cause {
+        match save.cause {
             Some(Cause::Register(registration)) => {
                 let outcome = answer.map_err(|()| {
                     self.counters.save_failed += 1;
@@ -225,7 +226,7 @@ impl Registrar {
                 self.ended.push_back((registration, outcome));
             }
             Some(Cause::Order(removal)) => {
-                let removed = answer.map(|()| changes.len());
+                let removed = answer.map(|()| save.changes.len());
                 self.carried_out.push_back((removal.order, removed));
             }
             Some(Cause::Flow(ended)) => self.ended_flows.extend(answer.is_ok().then_some(ended)),
@@ -322,12 +323,13 @@ impl Registrar {
             .location
             .entries(&self.aor, cx.now.unix_ms, &mut self.entries);
         let aor = known.unwrap_or_else(|| self.aor.as_slice().into());
+        let mut replaced = 0;
         let planned = Planned {
             aor: &aor,
             node: &self.node,
             entries: &self.entries,
             changes: &mut self.changes,
-            replaced: &mut self.counters.contacts_replaced,
+            replaced: &mut replaced,
         };
         if let Err(refused) = plan::plan(cx, &registration, planned) {
             return Some(self.answer(cx, registration, Err(refused), out));
@@ -336,17 +338,27 @@ impl Registrar {
             return Some(self.answer(cx, registration, Ok(()), out));
         }
         if !cx.settings.registrar.durable {
-            cx.location.apply(&self.changes);
-            self.bound.extend(bound(cx, &self.changes));
+            let changes = std::mem::take(&mut self.changes);
+            self.make(cx, &changes, replaced);
+            self.changes = changes;
             return Some(self.answer(cx, registration, Ok(()), out));
         }
-        match self.save(cx, Cause::Register(registration), slot, &aor, out) {
+        let cause = Cause::Register(registration);
+        match self.save(cx, cause, slot, &aor, replaced, out) {
             Ok(()) => None,
             Err(cause) => self.give_up(cx, cause, Refused::Busy, out),
         }
     }
 
-    /// Gives `self.changes` to the store; their cause comes back where there is no room.
+    /// Makes changes that are durable, or need not be.
+    fn make(&mut self, cx: &RegistrarContext<'_>, changes: &[BindingChange], replaced: u64) {
+        cx.location.apply(changes);
+        self.bound.extend(bound(cx, changes));
+        self.counters.contacts_replaced += replaced;
+    }
+
+    /// Gives `self.changes` to the store; their cause comes back where there is no room. So many
+    /// of the contacts that are removed make room for others.
     #[allow(
         clippy::result_large_err,
         reason = "it is the caller's own value that comes back"
@@ -357,14 +369,15 @@ impl Registrar {
         cause: Cause,
         slot: Option<Slot>,
         aor: &Arc<[u8]>,
+        replaced: u64,
         out: &mut Outputs,
     ) -> Result<(), Cause> {
         let changes = std::mem::take(&mut self.changes);
-        let now_ms = cx.now.mono_ms;
         let timeout_ms = cx.settings.registrar.save_timeout_ms;
+        let deadline_ms = cx.now.mono_ms.saturating_add(timeout_ms);
         let park = self
             .saves
-            .begin(slot, aor, cause, changes.clone(), now_ms, timeout_ms)?;
+            .begin(slot, aor, cause, changes.clone(), replaced, deadline_ms)?;
         out.effects.push(Effect::SaveBindings { park, changes });
         Ok(())
     }

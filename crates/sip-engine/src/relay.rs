@@ -153,8 +153,12 @@ impl Relay<'_> {
             if counts && is_inside(network) && is_named_inside {
                 continue;
             }
-            let registered = binding.and_then(|binding| binding.flow);
-            if registered.is_some_and(|flow| is_in(network, flow.remote.ip())) {
+            let registered = binding.and_then(Binding::registered_from);
+            // Where the flow has ended with its process, a call leads on within its dialog where
+            // a token can name the way there: over TCP.
+            let leads_on = hop.transport == Transport::Tcp
+                || binding.is_some_and(|binding| binding.flow.is_some());
+            if leads_on && registered.is_some_and(|(_, from)| is_in(network, from.ip())) {
                 reached = Reached::ByRegistration;
             } else if !self.is_neighbours(chosen_by, binding, ip) {
                 return Err(Outcome::NetworkDenied);
@@ -281,7 +285,7 @@ impl Relay<'_> {
         if self.denying(addr.ip()).any(|net| !is_in(net, source)) {
             return Err(Outcome::NetworkDenied);
         }
-        if self.is_gateway(addr) && !is_from(flow, addr) {
+        if self.is_gateway(addr) && !is_from(Source::of(flow).end(), addr) {
             return Err(Outcome::NamesGateway);
         }
         Ok(())
@@ -332,8 +336,8 @@ fn is_itself(
     binding: Option<&Binding>,
     addr: SocketAddr,
 ) -> bool {
-    match binding.and_then(|binding| binding.flow) {
-        Some(flow) if is_from(&flow, addr) => true,
+    match binding.and_then(Binding::registered_from) {
+        Some(end) if is_from(end, addr) => true,
         _ if source.transport.is_reliable() => chosen_by == ChosenBy::Peer && source.is_from(addr),
         _ => {
             let counts = chosen_by != ChosenBy::User && says_where_it_is(chosen_by, source);
@@ -342,9 +346,10 @@ fn is_itself(
     }
 }
 
-/// Whether a flow comes from `addr`.
-fn is_from(flow: &Flow, addr: SocketAddr) -> bool {
-    Source::of(flow).is_from(addr)
+/// Whether what comes from there comes from `addr`; a connection has a port of its own.
+fn is_from((transport, from): (Transport, SocketAddr), addr: SocketAddr) -> bool {
+    let (from, addr) = (canonical(from), canonical(addr));
+    from == addr || (transport.is_reliable() && from.ip() == addr.ip())
 }
 
 /// What is sent within a dialog to a place that was shown.
@@ -417,9 +422,7 @@ impl Source {
 
     /// Whether it is `addr`; a connection has a port of its own.
     fn is_from(&self, addr: SocketAddr) -> bool {
-        let remote = canonical(self.addr);
-        let addr = canonical(addr);
-        remote == addr || (self.transport.is_reliable() && remote.ip() == addr.ip())
+        is_from(self.end(), addr)
     }
 
     /// Whether whoever has sent it is known to be there.

@@ -257,7 +257,8 @@ pub struct ProxySettings {
     /// Networks to which requests are not relayed when a sender names an address there.
     /// Addresses of this server's listeners are never relayed to, listed or not.
     pub relay_denied: Vec<IpNet>,
-    /// How long the tokens of a dialog are valid after the last request within it.
+    /// How long the tokens of a dialog are valid after the last request within it that was answered
+    /// with a 2xx.
     pub dialog_token_lifetime_s: u64,
 }
 

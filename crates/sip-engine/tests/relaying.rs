@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod lost_flows;
 mod shown;
 
 use crate::common::*;

@@ -236,6 +236,7 @@ fn contact_of_bob(now: Now) -> BindingChange {
             since_unix_ms: 0,
             source: None,
             is_translated: false,
+            had_flow: false,
         }),
     }
 }

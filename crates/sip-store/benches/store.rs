@@ -123,6 +123,7 @@ fn change(user: u32, cseq: u32) -> BindingChange {
             since_unix_ms: 0,
             source: None,
             is_translated: false,
+            had_flow: false,
         }),
     }
 }

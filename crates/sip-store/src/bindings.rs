@@ -237,7 +237,8 @@ fn bind(
 }
 
 fn read(row: &Row<'_>, node: Arc<str>) -> Result<Binding, StoreError> {
-    let flow = optional(row, 10)?.and_then(flow_text::read);
+    let way = optional(row, 10)?;
+    let flow = way.and_then(flow_text::read);
     Ok(Binding {
         uri: bytes(row, 2)?.into(),
         q: row.get(3)?,
@@ -254,6 +255,7 @@ fn read(row: &Row<'_>, node: Arc<str>) -> Result<Binding, StoreError> {
         source: optional(row, 14)?.and_then(flow_text::read_source),
         // Only a datagram's flow comes back, which is kept for no other reason.
         is_translated: flow.is_some(),
+        had_flow: way.is_some(),
     })
 }
 

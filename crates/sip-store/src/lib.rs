@@ -44,8 +44,8 @@ pub use database::Database;
 pub use error::{StoreError, StoreErrorKind};
 pub use people::{AliasRow, PersonRow};
 pub use service::{
-    Answers, Lookup, Save, ServiceConfig, ServiceCounters, ServiceFigures, TicketServiceConfig,
-    TicketServiceCounters, Unavailable, queue, read_ticket_secrets, serve_lookups, serve_saves,
-    serve_ticket_secrets,
+    Answers, CommitNews, Lookup, Save, ServiceConfig, ServiceCounters, ServiceFigures,
+    TicketServiceConfig, TicketServiceCounters, Unavailable, queue, read_ticket_secrets,
+    serve_lookups, serve_saves, serve_ticket_secrets,
 };
 pub use tickets::{Renewal, TicketSecretRow, TicketSecretStore};

@@ -85,6 +85,22 @@ pub struct ServiceCounters {
     expired: AtomicU64,
     /// When the last save failed, in milliseconds since 1970; 0 where it did not.
     failed_unix_ms: AtomicU64,
+    /// When the commit that is under way began, in milliseconds since 1970; 0 where none is.
+    commit_unix_ms: AtomicU64,
+    /// The same of the commit that was last found to hang; 0 once it is known to have ended.
+    hanging_unix_ms: AtomicU64,
+}
+
+/// What [`ServiceCounters::look_at_commit`] finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommitNews {
+    /// The store has been at one commit for so long.
+    Hangs {
+        /// In milliseconds.
+        for_ms: u64,
+    },
+    /// It has ended the commit that was found to hang.
+    Answers,
 }
 
 counters::counters! {
@@ -112,10 +128,45 @@ counters::counters! {
 
 impl ServiceCounters {
     /// Whether the last change of bindings could not be stored, and that was no longer ago
-    /// than `within_ms`: whoever waits for the next must give it a chance.
+    /// than `within_ms`: whoever waits for the next must give it a chance. Or whether the store
+    /// was found to hang, and still does.
     pub fn fails_to_save(&self, now_unix_ms: u64, within_ms: u64) -> bool {
         let failed_unix_ms = self.failed_unix_ms.load(Ordering::Relaxed);
-        failed_unix_ms != 0 && now_unix_ms.saturating_sub(failed_unix_ms) <= within_ms
+        let has_failed =
+            failed_unix_ms != 0 && now_unix_ms.saturating_sub(failed_unix_ms) <= within_ms;
+        let commit_unix_ms = self.commit_unix_ms.load(Ordering::Relaxed);
+        let hangs =
+            commit_unix_ms != 0 && commit_unix_ms == self.hanging_unix_ms.load(Ordering::Relaxed);
+        has_failed || hangs
+    }
+
+    /// Looks whether the store is at one commit for longer than `patience_ms`. To be called by one
+    /// thread, again and again; each piece of news is given once.
+    pub fn look_at_commit(&self, now_unix_ms: u64, patience_ms: u64) -> Option<CommitNews> {
+        let commit_unix_ms = self.commit_unix_ms.load(Ordering::Relaxed);
+        let hanging_unix_ms = self.hanging_unix_ms.load(Ordering::Relaxed);
+        if commit_unix_ms == hanging_unix_ms {
+            return None;
+        }
+        if hanging_unix_ms != 0 {
+            self.hanging_unix_ms.store(0, Ordering::Relaxed);
+            return Some(CommitNews::Answers);
+        }
+        let for_ms = now_unix_ms.saturating_sub(commit_unix_ms);
+        (for_ms > patience_ms).then(|| {
+            self.hanging_unix_ms
+                .store(commit_unix_ms, Ordering::Relaxed);
+            CommitNews::Hangs { for_ms }
+        })
+    }
+
+    /// Has the store commit something, and notes that it is at it.
+    fn commit<R>(&self, now_unix_ms: u64, act: impl FnOnce() -> R) -> R {
+        self.commit_unix_ms
+            .store(now_unix_ms.max(1), Ordering::Relaxed);
+        let result = act();
+        self.commit_unix_ms.store(0, Ordering::Relaxed);
+        result
     }
 
     /// The figures now.
@@ -228,7 +279,9 @@ pub fn serve_saves<T>(
                 .chain(queue.try_iter())
                 .take(config.batch_max.max(1)),
         );
-        let result = store.save(&mut group.iter().flat_map(|save| &save.changes));
+        let result = counters.commit(unix_ms(), || {
+            store.save(&mut group.iter().flat_map(|save| &save.changes))
+        });
         count(&counters.save_groups, 1);
         match &result {
             Ok(()) => {
@@ -290,7 +343,10 @@ impl<'c> Sweeper<'c> {
         counters: &ServiceCounters,
         complaints: &mut Complaints,
     ) {
-        let rest = match store.delete_expired(unix_ms, self.config.sweep_rows) {
+        let swept = counters.commit(unix_ms, || {
+            store.delete_expired(unix_ms, self.config.sweep_rows)
+        });
+        let rest = match swept {
             Ok(swept) => {
                 count(
                     &counters.expired,

@@ -58,6 +58,7 @@ pub(crate) fn binding(cseq: u32, expires_unix_ms: u64) -> Binding {
         since_unix_ms: 0,
         source: None,
         is_translated: false,
+        had_flow: false,
     }
 }
 

@@ -153,6 +153,7 @@ fn change(user: u32, step: u32) -> BindingChange {
         since_unix_ms: 0,
         source: None,
         is_translated: false,
+        had_flow: false,
     };
     BindingChange::Put {
         aor,

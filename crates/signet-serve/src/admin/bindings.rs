@@ -421,6 +421,7 @@ mod tests {
             since_unix_ms: 0,
             source: None,
             is_translated: false,
+            had_flow: false,
         };
         change(&mut binding);
         let mut text = String::new();

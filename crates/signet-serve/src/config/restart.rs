@@ -49,6 +49,7 @@ impl Config {
             authentication.failure_delay_max_ms
             users
             registrar.aors_max
+            registrar.durable
             timers
             tls.ticket_keys
             tls.ticket_store

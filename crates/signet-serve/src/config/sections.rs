@@ -270,7 +270,8 @@ pub struct Proxy {
     /// Networks to which nothing is relayed because somebody named an address there.
     #[serde(deserialize_with = "networks")]
     pub relay_denied: Vec<IpNet>,
-    /// How long the tokens of a dialog are good after its last sign of life.
+    /// How long the tokens of a dialog are valid after the last request within it that was answered
+    /// with a 2xx.
     #[serde(deserialize_with = "within::<_, _, 3_600, 2_592_000>")]
     pub dialog_token_lifetime_s: u64,
 }

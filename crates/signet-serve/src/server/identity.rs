@@ -5,6 +5,8 @@
 //! It is read in one step and taken into service in another, so that a reload
 //! changes everything or nothing.
 
+mod own;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,10 +27,13 @@ use super::tickets::{Tickets, shared_secret};
 
 use super::outgoing::{self, ReadPeer};
 
+use own::Own;
+
 /// What handshakes are made from.
 pub(super) struct Identity {
     /// One for each listener; none where it has no TLS.
     pub(super) listeners: Vec<Option<Arc<ServerTls>>>,
+    own: Own,
     /// For connections that this server opens.
     pub(super) client: Arc<ClientTls>,
     client_print: u64,
@@ -41,6 +46,7 @@ pub(super) struct Identity {
 /// What was read for an [`Identity`], and found good.
 pub(super) struct Material {
     listeners: Vec<Option<ServerTlsConfig>>,
+    own: Own,
     client: ClientTlsConfig,
     client_print: u64,
     peers: Vec<ReadPeer>,
@@ -62,18 +68,25 @@ impl Material {
         let ca_pem = data.file("ca.pem");
         let tickets = tickets.keys(config, data)?;
         let mut listeners = Vec::new();
+        let mut of_own = Vec::new();
         let mut shown = Vec::new();
         for listener in planned {
             if !listener.at.transport.is_secure() {
                 listeners.push(None);
+                of_own.push(None);
                 shown.push(None);
                 continue;
             }
             let security = &listener.security;
-            let tls = listener_tls(security, &own, &ca_pem)?.tickets(tickets.clone());
+            let rules = listener_rules(security, &ca_pem)?.tickets(tickets.clone());
+            let (tls, of) = match security.pairs().next() {
+                Some(_) => (add_pairs(rules, security)?, None),
+                None => (own::add(rules.clone(), &own)?, Some(rules)),
+            };
             // What cannot be used is to be known before anything is replaced.
             tls.clone().build()?;
             listeners.push(Some(tls));
+            of_own.push(of);
             shown.push(Some(ListenerTls {
                 place: listener.at.to_string(),
                 accepts: listener.accept,
@@ -85,6 +98,7 @@ impl Material {
         let client = outgoing::read_all(config, &ca_pem)?;
         Ok(Self {
             listeners,
+            own: Own::read(&ca, &own, of_own)?,
             client: client.tls,
             client_print: client.print,
             peers: outgoing::read_peers(config, &ca_pem)?,
@@ -112,6 +126,7 @@ impl Identity {
         Ok(Self {
             peers,
             listeners,
+            own: material.own,
             client: Arc::new(client),
             client_print: material.client_print,
             shown: material.shown,
@@ -155,10 +170,19 @@ impl Identity {
             self.client_print = fresh.client_print;
         }
         self.peers.replace(fresh.peers)?;
+        self.own = fresh.own;
         self.shown = fresh.shown;
         self.outgoing = fresh.outgoing;
         warn_of_legacy(&self.shown);
         Ok(())
+    }
+
+    /// Tells the log of certificates in service whose time is over, or soon will be.
+    pub(super) fn warn(&self) {
+        let now_unix_s = clock::unix_ms() / 1_000;
+        for certificate in certificates(&self.shown) {
+            warn_of(certificate, now_unix_s);
+        }
     }
 
     /// What is in service, for who asks.
@@ -306,20 +330,9 @@ pub(crate) fn shown_by_files(
     shown_certificates(security, &own)
 }
 
-fn listener_tls(
-    security: &ListenSecurity,
-    own: &Issued,
-    ca_pem: &Path,
-) -> Result<ServerTlsConfig, Error> {
+/// What the handshakes of a listener are made from, but for the certificates that it shows.
+fn listener_rules(security: &ListenSecurity, ca_pem: &Path) -> Result<ServerTlsConfig, Error> {
     let mut tls = security.server_tls();
-    let mut has_pair = false;
-    for (_, cert, key) in security.pairs() {
-        tls = add_pair(tls, cert, key)?;
-        has_pair = true;
-    }
-    if !has_pair {
-        tls = add_pair(tls, &own.certificate, &own.key)?;
-    }
     if !security.asks_for_certificates() {
         return Ok(tls);
     }
@@ -376,6 +389,12 @@ fn warn_of_legacy(shown: &[Option<ListenerTls>]) {
             tracing::warn!("{}: {}", listener.place, sip_tls::LEGACY_WARNING);
         }
     }
+}
+
+/// The operator's pairs.
+fn add_pairs(tls: ServerTlsConfig, security: &ListenSecurity) -> Result<ServerTlsConfig, Error> {
+    let mut pairs = security.pairs();
+    pairs.try_fold(tls, |tls, (_, cert, key)| add_pair(tls, cert, key))
 }
 
 fn add_pair(tls: ServerTlsConfig, cert: &Path, key: &Path) -> Result<ServerTlsConfig, Error> {

@@ -269,6 +269,7 @@ impl Server {
                 }
                 _ = sweep.tick() => {
                     self.sources.location.sweep(clock::unix_ms(), SWEPT_MAX);
+                    self.sources.look_at_store(self.settings.registrar.save_timeout_ms);
                     let now = std::time::Instant::now();
                     self.tracer.sweep(now);
                     self.recorder.tell_losses(now);
@@ -340,13 +341,14 @@ impl Server {
     /// can fail comes first; what is then changed cannot.
     fn take_over(&mut self, config: Config) -> Result<(), Error> {
         let domains = start::domains(&config, &self.data, &mut self.store)?;
-        let (planned, bound) = (&self.planned, &self.bound);
-        let settings = start::settings(&config, &domains, planned, bound, &mut self.store)?;
+        // Settings and certificates alike are made from what the listeners are to be.
         let mut planned = self.planned.clone();
         for (listener, given) in planned.iter_mut().zip(&config.listen) {
             listener.security = given.security.clone();
             listener.websocket = given.websocket.clone();
         }
+        let bound = &self.bound;
+        let settings = start::settings(&config, &domains, &planned, bound, &mut self.store)?;
         let fresh = Material::read(&config, &self.data, &domains, &planned, &self.tickets)?;
         self.identity.admits(&fresh)?;
         let traced = self.tracer.prepare(&config.log)?;
@@ -425,18 +427,16 @@ impl Server {
         tracing::info!("reloaded");
     }
 
+    /// Renews the server's own certificate where that is due. All else that handshakes are made
+    /// from stays as it was read last: other files are a reload's affair.
     fn renew_certificate(&mut self) -> Result<(), Error> {
-        let fresh = Material::read(
-            &self.config,
-            &self.data,
-            &self.domains,
-            &self.planned,
-            &self.tickets,
-        )?;
-        self.identity.admits(&fresh)?;
-        self.identity.replace(fresh)?;
-        let tickets = self.tickets.reporter(&self.config.tls);
-        self.sources.set_tls(self.identity.shown(), tickets);
+        self.identity.warn();
+        let (data, domains) = (&self.data, &self.domains);
+        if self.identity.renew_own(data, domains, &self.planned)? {
+            let tickets = self.tickets.reporter(&self.config.tls);
+            self.sources.set_tls(self.identity.shown(), tickets);
+            tracing::info!("the server's own certificate was renewed");
+        }
         Ok(())
     }
 

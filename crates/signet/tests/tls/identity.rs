@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::support::command::{succeed, text};
-use crate::support::openssl::{Client, PATIENCE, serve, wait_for_figure, write_pair};
+use crate::support::openssl::{Client, PATIENCE, serve, wait_for_figure, write_config, write_pair};
 use crate::support::{TestDir, unique};
 use sip_tls::testing::{KeyKind, TestCa, params};
 
@@ -38,6 +38,20 @@ fn request(method: &str, uri: &str, from: &str, to: &str, lines: &str) -> String
 
 fn message(uri: &str, from: &str) -> String {
     request("MESSAGE", uri, from, uri, "")
+}
+
+fn register(user: &str) -> String {
+    let aor = format!("sip:{user}@example.com");
+    let contact = "Contact: <sip:phone@127.0.0.1:9;transport=tls>\r\nExpires: 600\r\n";
+    request("REGISTER", "sip:example.com", &aor, &aor, contact)
+}
+
+/// A listener that takes clients with a certificate alone, and may have it stand for a password.
+fn security(stands_for_password: bool) -> String {
+    format!(
+        "client_certificates = \"required\"\nclient_roots = [\"roots.pem\"]\n\
+         client_certificates_authenticate = {stands_for_password}\n"
+    )
 }
 
 /// Answers 200 to whatever comes, until the sender is dropped.
@@ -130,12 +144,7 @@ fn a_users_certificate_stands_for_his_password_where_the_listener_says_so() {
     fs::write(at.join("roots.pem"), ca.root_pem()).unwrap();
     write_pair(at, "alice", &ca.issue(&["sip:alice@example.com"]));
     write_pair(at, "domain", &ca.issue(&["example.com"]));
-    let security = "client_certificates = \"required\"\nclient_roots = [\"roots.pem\"]\n";
-    let server = serve(
-        at,
-        &format!("{security}client_certificates_authenticate = true\n"),
-        "",
-    );
+    let server = serve(at, &security(true), "");
     let config = at.join("signet.toml");
     for user in ["alice", "bob"] {
         succeed(
@@ -143,11 +152,6 @@ fn a_users_certificate_stands_for_his_password_where_the_listener_says_so() {
             "",
         );
     }
-    let register = |user: &str| {
-        let aor = format!("sip:{user}@example.com");
-        let contact = "Contact: <sip:phone@127.0.0.1:9;transport=tls>\r\nExpires: 600\r\n";
-        request("REGISTER", "sip:example.com", &aor, &aor, contact)
-    };
     let mut alice = connect(at, &server, Some("alice"));
     assert_eq!(alice.ask(&register("alice")), 200);
     assert_eq!(alice.ask(&register("bob")), 401);
@@ -162,6 +166,57 @@ fn a_users_certificate_stands_for_his_password_where_the_listener_says_so() {
     // Who was removed is nobody.
     succeed(&["user", "remove", "alice", "--config", text(&config)], "");
     assert_eq!(alice.ask(&register("alice")), 401);
+}
+
+#[test]
+fn whether_a_certificate_stands_for_a_password_changes_with_the_reload_that_says_so() {
+    let folder = TestDir::new("tls-stands");
+    let at = folder.path();
+    let ca = TestCa::new();
+    fs::write(at.join("roots.pem"), ca.root_pem()).unwrap();
+    write_pair(at, "alice", &ca.issue(&["sip:alice@example.com"]));
+    let server = serve(at, &security(true), "");
+    let config = at.join("signet.toml");
+    succeed(
+        &[
+            "user",
+            "add",
+            "alice",
+            "--generate",
+            "--config",
+            text(&config),
+        ],
+        "",
+    );
+    let mut before = connect(at, &server, Some("alice"));
+    assert_eq!(before.ask(&register("alice")), 200);
+    for (reloads, stands, status) in [(1, false, 401), (2, true, 200)] {
+        write_config(at, &security(stands), "");
+        server.process.signal("-HUP");
+        server.wait_for_count(" reloaded", reloads);
+        let mut after = connect(at, &server, Some("alice"));
+        for client in [&mut before, &mut after] {
+            assert_eq!(client.ask(&register("alice")), status, "{stands}");
+        }
+    }
+}
+
+#[test]
+fn a_reload_to_what_the_store_of_users_cannot_do_is_refused() {
+    let folder = TestDir::new("tls-stands-refused");
+    let at = folder.path();
+    fs::write(at.join("roots.pem"), TestCa::new().root_pem()).unwrap();
+    write_pair(at, "store", &(String::new(), "secret\n".to_owned()));
+    let users = "[users]\nstores = [\"radius://127.0.0.1:9\"]\npassword_file = \"store.key\"\n";
+    let server = serve(at, &security(false), users);
+    write_config(at, &security(true), users);
+    server.process.signal("-HUP");
+    server.wait_for_log("reload refused");
+    server.wait_for_log("does not tell whether a user still exists");
+    // What was refused keeps nothing else back.
+    write_config(at, &security(false), users);
+    server.process.signal("-HUP");
+    server.wait_for_log(" reloaded");
 }
 
 #[test]

@@ -163,6 +163,45 @@ fn a_long_call_outlives_its_tokens() {
 }
 
 #[test]
+fn what_a_side_says_of_itself_makes_no_old_token_good() {
+    let mut bench = Bench::new(10);
+    let message = of(1);
+    let token = bench.token(&message);
+    let moved = "sip:b@203.0.113.10";
+    bench.wait_s(LIFETIME_S / 4);
+    bench.announce(1, b"b", moved);
+    assert_eq!(bench.judge(1, moved), Standing::Part);
+    bench.wait_s(LIFETIME_S);
+    assert_eq!(bench.judge(1, moved), Standing::Old);
+    bench.announce(1, b"b", moved);
+    bench
+        .dialogs
+        .is_there(bench.now, LIFETIME_S, &message, b"b");
+    bench.dialogs.end(bench.now, LIFETIME_S, &message);
+    assert_eq!(bench.judge(1, moved), Standing::Old);
+    bench
+        .dialogs
+        .seen_alive(bench.now, LIFETIME_S, &token, &message);
+    assert_eq!(bench.judge(1, moved), Standing::Part);
+}
+
+#[test]
+fn a_dialog_that_is_remembered_in_any_case_is_alive_for_its_lifetime_from_then_on() {
+    let mut bench = Bench::new(10);
+    let message = of(1);
+    let token = bench.token(&message);
+    bench.wait_s(LIFETIME_S / 4);
+    bench.announce(1, b"b", "sip:b@203.0.113.10");
+    bench
+        .dialogs
+        .seen_alive(bench.now, LIFETIME_S, &token, &message);
+    bench.wait_s(LIFETIME_S - 1);
+    assert_eq!(bench.judge(1, "sip:b@203.0.113.9"), Standing::Part);
+    bench.wait_s(1);
+    assert_eq!(bench.judge(1, "sip:b@203.0.113.9"), Standing::Old);
+}
+
+#[test]
 fn a_young_token_is_remembered_by_nobody() {
     let mut bench = Bench::new(10);
     let message = of(1);

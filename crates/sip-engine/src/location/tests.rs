@@ -30,6 +30,7 @@ fn binding(uri: &str, q: u16, expires_unix_ms: u64) -> Binding {
         since_unix_ms: 0,
         source: None,
         is_translated: false,
+        had_flow: false,
     }
 }
 

@@ -170,7 +170,13 @@ impl Shard {
                 let lane = self
                     .lanes
                     .lane(hop.transport, hop.addr, configured, request);
-                let flow = egress_inside(reached, &candidate.kind, &hop);
+                let flow = egress_inside(reached, &candidate.kind, &hop, || Flow {
+                    transport: hop.transport,
+                    listener,
+                    local: came.by.local,
+                    remote: hop.addr,
+                    conn: sip_msg::ConnId::NONE,
+                });
                 let local = registered_at(&candidate.kind, &hop, listener);
                 return Some(Egress {
                     to: Target {
@@ -237,19 +243,29 @@ impl Shard {
 }
 
 /// The flow to a phone in a network that nobody outside may name: it goes into the
-/// Record-Route, so that the caller reaches that phone within the dialog.
-fn egress_inside(reached: Reached, kind: &TargetKind, hop: &Hop) -> Option<Flow> {
+/// Record-Route, so that the caller reaches that phone within the dialog. Where the phone's own
+/// connection has ended with an earlier process it is `opened`, which names none.
+fn egress_inside(
+    reached: Reached,
+    kind: &TargetKind,
+    hop: &Hop,
+    opened: impl FnOnce() -> Flow,
+) -> Option<Flow> {
     let TargetKind::Contact(binding) = kind else {
         return None;
     };
-    let registered = binding
-        .flow
-        .filter(|_| reached == Reached::ByRegistration)?;
+    if reached != Reached::ByRegistration {
+        return None;
+    }
     let is_datagram = |transport| transport == Transport::Udp;
-    (is_datagram(registered.transport) && is_datagram(hop.transport)).then_some(Flow {
-        remote: hop.addr,
-        ..registered
-    })
+    match binding.flow {
+        Some(registered) => (is_datagram(registered.transport) && is_datagram(hop.transport))
+            .then_some(Flow {
+                remote: hop.addr,
+                ..registered
+            }),
+        None => Some(opened()),
+    }
 }
 
 /// The flow by which a contact is reached: the one that it registered over,
@@ -329,9 +345,16 @@ fn registered_at(kind: &TargetKind, hop: &Hop, listener: ListenerId) -> Option<I
 }
 
 /// The target of a flow. Where the phone did not ask for the flow alone, and
-/// its contact is a plain TCP address, a new connection will do as well.
+/// its contact is a plain TCP address, a new connection will do as well; and it is all that there
+/// is where a token names a place that connections are opened to.
 fn flow_target(flow: &Flow, kind: &TargetKind) -> Target {
     let mut target = Target::back(flow);
+    if let TargetKind::Token(_) = kind
+        && flow.transport == Transport::Tcp
+        && !flow.conn.is_some()
+    {
+        (target.may_open, target.local) = (true, None);
+    }
     if let TargetKind::Contact(binding) = kind
         && binding.reg_id.is_none()
         && flow.transport == Transport::Tcp

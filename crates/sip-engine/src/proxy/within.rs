@@ -16,6 +16,7 @@ use crate::location::Binding;
 use crate::park::Job;
 use crate::permit::{Permit, standing_of_token};
 use crate::relay::Source;
+use crate::settings::Mode;
 use crate::token::{Marks, RouteToken, Sides, Tokens};
 use crate::{Now, Shard};
 
@@ -131,8 +132,8 @@ impl Shard {
     /// Takes the token from a request that was let in although the gate has refused it: it leads
     /// nowhere, and nothing is learned by it. An ACK and a BYE keep it where it was made for their
     /// target: they end what is open there. So does whatever a user sends there of whose token
-    /// only the time is over: he has proved who he is, and the dialog lives on. What he sends by it
-    /// is part of the dialog, and not his own choice of a place.
+    /// only the time is over: he has proved who he is, and whether the dialog lives on the other
+    /// side says. What he sends by it is part of the dialog, and not his own choice of a place.
     pub(crate) fn look_at_refused_token(&self, now: Now, job: &mut Job, permit: Permit) -> Permit {
         let Some(token) = job.routed.grant else {
             return permit;
@@ -179,7 +180,13 @@ impl Shard {
         }
         let request = &*job.request;
         let lifetime_s = self.settings.proxy.dialog_token_lifetime_s;
-        self.dialogs.seen_alive(now, lifetime_s, token, request);
+        // Without state no answer is believed: the request has to do, as long as its token is good.
+        if self.settings.mode == Mode::Stateless
+            && job.server.is_none()
+            && self.dialogs.is_alive(now, lifetime_s, token, request)
+        {
+            self.dialogs.seen_alive(now, lifetime_s, token, request);
+        }
         let went_to_gateway = token.went_to_gateway();
         if went_to_gateway
             && let Ok(from) = request.from()
@@ -216,9 +223,7 @@ impl Shard {
             return;
         }
         context.is_in_dialog = job.routed.grant.is_some();
-        let is_in_dialog =
-            context.is_in_dialog && (method == Method::Bye || refreshes_targets(method));
-        if is_in_dialog || makes_dialogs(method) {
+        if context.is_in_dialog || makes_dialogs(method) {
             let has_tag = context.is_in_dialog;
             context.identity = Identity::new(&self.keys.identities, &job.request, has_tag);
         }
@@ -232,22 +237,25 @@ impl Shard {
         source: Option<&Source>,
         response: &Message,
     ) {
-        let status = response.status();
-        let is_end = context.method == Method::Bye && matches!(status, 200..=299 | 481);
-        let is_refresh = refreshes_targets(context.method) && matches!(status, 200..=299);
-        if !context.is_in_dialog || !(is_end || is_refresh) || !self.is_of(context, response) {
+        let is_done = matches!(response.status(), 200..=299);
+        let is_end = ends_dialog(context.method, response.status());
+        if !context.is_in_dialog || !(is_end || is_done) || !self.is_of(context, response) {
             return;
         }
         let lifetime_s = self.settings.proxy.dialog_token_lifetime_s;
         if is_end {
             self.dialogs.end(now, lifetime_s, response);
-        } else if let Some(target) = first_contact(response)
+        } else if refreshes_targets(context.method)
+            && let Some(target) = first_contact(response)
             && let Ok(to) = response.to()
             && let Some(tag) = to.tag()
         {
             let as_shown = self.relay(now).shown(source, &target);
             self.dialogs
                 .announce(now, lifetime_s, response, (tag, &target), as_shown);
+        }
+        if is_done && let Some(token) = &context.routed.grant {
+            self.dialogs.seen_alive(now, lifetime_s, token, response);
         }
         self.counters.dialogs_forgotten = self.dialogs.forgotten();
     }
@@ -332,6 +340,19 @@ impl Shard {
     fn is_of(&self, context: &Context, response: &Message) -> bool {
         let identity = context.identity.zip(Sides::of(response));
         identity.is_some_and(|(identity, sides)| identity.is_of(&self.keys.identities, &sides))
+    }
+}
+
+/// Whether an answer with that status to a request of that method ends the dialog in which it was.
+/// A 481 to others may be about a transaction or a subscription alone (RFC 5057), as one to the
+/// NOTIFY of a transfer is.
+// RFC 3261 12.2.1.2: "If the response for a request within a dialog is a 481 (Call/Transaction Does
+// Not Exist) or a 408 (Request Timeout), the UAC SHOULD terminate the dialog."
+const fn ends_dialog(method: Method, status: u16) -> bool {
+    match method {
+        Method::Bye => matches!(status, 200..=299 | 481),
+        Method::Invite | Method::Update => status == 481,
+        _ => false,
     }
 }
 

@@ -265,8 +265,8 @@ reasons! {
     NoOutbound = "no_outbound", Users, Info;
     /// A later REGISTER of the same phone was here before it.
     OutOfOrder = "out_of_order", Users, Info;
-    /// The contacts could not be stored: the disk is full, or the database is locked; the
-    /// log says which.
+    /// The contacts could not be stored: the disk is full or hangs, or the database is locked; the
+    /// log says so.
     NotStored = "not_stored", Users, Warn;
     /// Too many REGISTERs wait for the store.
     RegistrarBusy = "registrar_busy", Users, Warn;

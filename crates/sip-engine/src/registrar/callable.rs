@@ -36,7 +36,7 @@ pub(super) fn check(
         return Ok(());
     }
     if binding.flow.is_none() && is_direct(&registration.request) {
-        binding.flow = Some(flow);
+        (binding.flow, binding.had_flow) = (Some(flow), true);
     }
     // Along its own flow a phone is called whatever its contact says.
     if binding.path.is_empty() && flow_of(&cx.settings.nat, binding).is_some() {

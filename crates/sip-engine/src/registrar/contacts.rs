@@ -102,6 +102,7 @@ impl<'m> Flows<'m> {
         since_unix_ms: u64,
         expires_unix_ms: u64,
     ) -> Binding {
+        let flow = self.flow.or_else(|| self.flow_to(&asked.uri));
         Binding {
             uri: asked.uri.raw.into(),
             q: asked.q,
@@ -111,12 +112,13 @@ impl<'m> Flows<'m> {
             instance: asked.instance.map(Into::into),
             reg_id: asked.reg_id,
             path: path(self.request),
-            flow: self.flow.or_else(|| self.flow_to(&asked.uri)),
+            flow,
             user_agent: user_agent(self.request),
             node: Arc::clone(self.node),
             since_unix_ms,
             source: Some(self.source),
             is_translated: self.is_translated,
+            had_flow: flow.is_some(),
         }
     }
 

@@ -93,7 +93,7 @@ impl Registrar {
         }
         let aor = Arc::clone(&ended.aor);
         // Where the store has no room for it the flow is found to have ended once more.
-        let _ = self.save(cx, Cause::Flow(ended), None, &aor, out);
+        let _ = self.save(cx, Cause::Flow(ended), None, &aor, 0, out);
     }
 
     /// Tells of those that are gone for good.

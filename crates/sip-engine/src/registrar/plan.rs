@@ -75,7 +75,7 @@ pub(super) struct Planned<'a> {
     /// What is bound, the expired left out.
     pub(super) entries: &'a [Entry],
     pub(super) changes: &'a mut Vec<BindingChange>,
-    /// How many contacts made room for those that came.
+    /// How many of the contacts that are removed make room for those that come.
     pub(super) replaced: &'a mut u64,
 }
 

@@ -80,7 +80,7 @@ impl Registrar {
             let removed = Ok(count);
             out.effects.push(Effect::Removed { order, removed });
         } else if self
-            .save(cx, Cause::Order(removal), slot, &aor, out)
+            .save(cx, Cause::Order(removal), slot, &aor, 0, out)
             .is_err()
         {
             self.carried_out.push_back((order, Err(())));

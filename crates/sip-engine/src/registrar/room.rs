@@ -41,7 +41,7 @@ pub(super) fn make(
     if leaving.len() < count {
         return Err(Refused::TooManyContacts);
     }
-    *planned.replaced += count as u64;
+    *planned.replaced = count as u64;
     planned.changes.extend(leaving);
     Ok(())
 }

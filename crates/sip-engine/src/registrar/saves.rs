@@ -18,8 +18,6 @@ use crate::{BindingChange, ParkId};
 pub(super) const LINE_MAX: usize = 8;
 /// Addresses-of-record with a change under way.
 pub(super) const SAVES_MAX: usize = 16_384;
-/// How many save timeouts pass before the store's answer is not waited for any more.
-const GIVE_UP_TIMEOUTS: u64 = 8;
 
 /// An address-of-record with a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +53,7 @@ pub(super) struct Saves {
     wheel: Wheel<usize>,
     /// Lines whose first is to be looked at, because no save is under way.
     free: VecDeque<usize>,
-    /// Numbers the saves, so that an answer to one that was given up finds nobody.
+    /// Numbers the saves, so that a second answer to one finds nobody.
     serial: u32,
     waiting: usize,
     /// The memory of the requests that wait.
@@ -70,14 +68,16 @@ struct Line {
     timer: TimerId,
 }
 
-/// A change that the store has.
-struct Save {
+/// A change that the store has. It stays until the store has answered, however late that is: what
+/// it has stored must be in memory too, and what comes for the same user is to be planned by it.
+pub(super) struct Save {
     serial: u32,
     /// `None` once it was answered that it took too long.
-    cause: Option<Cause>,
-    changes: Vec<BindingChange>,
+    pub(super) cause: Option<Cause>,
+    pub(super) changes: Vec<BindingChange>,
+    /// How many of the contacts that are removed make room for others.
+    pub(super) replaced: u64,
     deadline_ms: u64,
-    give_up_ms: u64,
 }
 
 impl Saves {
@@ -132,8 +132,8 @@ impl Saves {
         aor: &Arc<[u8]>,
         cause: Cause,
         changes: Vec<BindingChange>,
-        now_ms: u64,
-        timeout_ms: u64,
+        replaced: u64,
+        deadline_ms: u64,
     ) -> Result<ParkId, Cause> {
         let at = match slot {
             Some(Slot(at)) => at,
@@ -160,15 +160,15 @@ impl Saves {
             serial: self.serial,
             cause: Some(cause),
             changes,
-            deadline_ms: now_ms.saturating_add(timeout_ms),
-            give_up_ms: now_ms.saturating_add(timeout_ms.saturating_mul(GIVE_UP_TIMEOUTS)),
+            replaced,
+            deadline_ms,
         });
         self.set_timer(at);
         Ok(ParkId(u64::from(self.serial) << 32 | at as u64))
     }
 
-    /// Ends a save: its cause, unless that was answered before, and its changes.
-    pub(super) fn end(&mut self, park: ParkId) -> Option<(Option<Cause>, Vec<BindingChange>)> {
+    /// Ends a save.
+    pub(super) fn end(&mut self, park: ParkId) -> Option<Save> {
         let at = usize::try_from(park.0 & u64::from(u32::MAX)).ok()?;
         let serial = (park.0 >> 32) as u32;
         let line = self.lines.get_mut(at)?;
@@ -179,7 +179,7 @@ impl Saves {
         }
         self.free.push_back(at);
         self.set_timer(at);
-        Some((save.cause, save.changes))
+        Some(save)
     }
 
     /// What has its turn next. Its line stays until it is empty and no save was
@@ -203,7 +203,7 @@ impl Saves {
         None
     }
 
-    /// Hands over what has waited too long, and gives up saves.
+    /// Hands over what has waited too long.
     pub(super) fn handle_timers(&mut self, now_ms: u64, mut late: impl FnMut(Cause)) {
         let mut due = VecDeque::new();
         self.wheel.advance(now_ms, |at| due.push_back(at));
@@ -213,18 +213,13 @@ impl Saves {
                 continue;
             };
             line.timer = TimerId::NONE;
-            if let Some(save) = &mut line.save {
-                if save.deadline_ms <= now_ms
-                    && let Some(cause) = save.cause.take()
-                {
-                    self.waiting -= 1;
-                    self.waiting_bytes -= cause.held_bytes();
-                    late(cause);
-                }
-                if save.give_up_ms <= now_ms {
-                    line.save = None;
-                    self.free.push_back(at);
-                }
+            if let Some(save) = &mut line.save
+                && save.deadline_ms <= now_ms
+                && let Some(cause) = save.cause.take()
+            {
+                self.waiting -= 1;
+                self.waiting_bytes -= cause.held_bytes();
+                late(cause);
             }
             while line
                 .waiting
@@ -260,13 +255,11 @@ impl Saves {
         let Some(line) = self.lines.get_mut(at) else {
             return broken!("only a line that is there has a timer");
         };
-        let save = line.save.as_ref().map(|save| match save.cause {
-            Some(_) => save.deadline_ms,
-            None => save.give_up_ms,
-        });
+        let save = line.save.as_ref().filter(|save| save.cause.is_some());
+        let save_ms = save.map(|save| save.deadline_ms);
         let first = line.waiting.front().map(|(_, deadline_ms)| *deadline_ms);
         self.wheel.cancel(line.timer);
-        line.timer = match save.into_iter().chain(first).min() {
+        line.timer = match save_ms.into_iter().chain(first).min() {
             Some(deadline_ms) => self.wheel.start(deadline_ms, at),
             None => TimerId::NONE,
         };

@@ -316,6 +316,7 @@ impl Bed {
             since_unix_ms: 0,
             source: None,
             is_translated: false,
+            had_flow: false,
         };
         change(&mut binding);
         let key = format!("{contact} {:?}", binding.reg_id);

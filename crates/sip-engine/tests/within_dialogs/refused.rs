@@ -122,27 +122,50 @@ fn with_gateway(at: &str, settings: Settings) -> Settings {
     settings
 }
 
+/// Alice's call with that gateway, which has been answered, where the gateway is in the dialog, and
+/// her routes. From then on nobody is trusted.
+fn gateway_call(at: &str) -> (Bed, String, Vec<String>) {
+    let mut bed = Bed::new(with_gateway(at, trusting()));
+    let mut invite = request("INVITE", "sip:+4930@example.org", Transport::Udp);
+    invite.from = ALICE.into();
+    let sent = bed.receive(&alice(Transport::Udp), &invite.text());
+    let copy = sent.iter().find(|sent| sent.status() == 0).unwrap();
+    let place = format!("sip:+4930@{at}");
+    let routes = turned(&answer(&mut bed, copy, 200, &place));
+    let settings = Arc::new(with_gateway(at, secured()));
+    bed.act(|shard: &mut Shard, _, _| shard.reload(settings));
+    (bed, place, routes)
+}
+
+/// Has a request answered by the gateway that it went to; what its sender gets.
+fn answer(bed: &mut Bed, copy: &Sent, status: u16, place: &str) -> Sent {
+    let answer = response(copy, status, "b", &contact(place));
+    let mut sent = bed.receive(&answering(copy), &answer);
+    sent.retain(|sent| sent.status() == status);
+    only(sent)
+}
+
+/// The copy of a request that needs no password.
+fn passed(bed: &mut Bed, request: &Request) -> Sent {
+    let mut sent = anywhere(bed, request);
+    sent.retain(|sent| sent.status() == 0);
+    only(sent)
+}
+
 #[test]
 fn so_does_a_call_with_a_gateway_that_was_silent_for_a_day() {
     let lifetime_s = secured().proxy.dialog_token_lifetime_s;
     // One of them is in a network to which nobody may send.
     for at in ["203.0.113.50:5060", "10.9.9.9:5060"] {
         for method in ["INVITE", "UPDATE", "BYE"] {
-            let mut bed = Bed::new(with_gateway(at, trusting()));
-            let mut invite = request("INVITE", "sip:+4930@example.org", Transport::Udp);
-            invite.from = ALICE.into();
-            let sent = bed.receive(&alice(Transport::Udp), &invite.text());
-            let copy = sent.iter().find(|sent| sent.status() == 0).unwrap();
-            let place = format!("sip:+4930@{at}");
-            let ok = response(copy, 200, "b", &contact(&place));
-            let ok = only(bed.receive(&answering(copy), &ok));
-            let routes = turned(&ok);
-            let settings = Arc::new(with_gateway(at, secured()));
-            bed.act(|shard: &mut Shard, _, _| shard.reload(settings));
+            let (mut bed, place, routes) = gateway_call(at);
             bed.wait((lifetime_s + UNIT_S) * 1_000);
             let copy = only(signed(&mut bed, to(method, &place, &routes)));
             assert_eq!(copy.to.remote.to_string(), at, "{method}");
             if method != "BYE" {
+                // What was asked alone shows nobody alive at the other side.
+                assert_eq!(outcome(&mut bed, &to("INFO", &place, &routes)), "407");
+                answer(&mut bed, &copy, 200, &place);
                 assert_eq!(outcome(&mut bed, &to("INFO", &place, &routes)), at);
             }
             // Another number there is another's choice.
@@ -173,5 +196,91 @@ fn a_call_that_was_silent_for_a_day_goes_on_when_its_user_proves_who_he_is() {
         // It is alive for its target alone.
         let carols = to("INFO", "sip:carol@203.0.113.77:5060", &routes);
         assert_eq!(outcome(&mut bed, &carols), "407");
+    }
+}
+
+/// A restart forgets that a call was ended, and a gateway that is asked about it says so.
+#[test]
+fn the_token_of_a_call_that_is_over_and_forgotten_needs_the_password_each_time() {
+    let lifetime_s = secured().proxy.dialog_token_lifetime_s;
+    let at = "203.0.113.50:5060";
+    for method in ["INVITE", "UPDATE", "INFO"] {
+        let (mut bed, place, routes) = gateway_call(at);
+        let bye = passed(&mut bed, &to("BYE", &place, &routes));
+        answer(&mut bed, &bye, 200, &place);
+        let mut bed = Bed::new(with_gateway(at, secured()));
+        bed.wait((lifetime_s + UNIT_S) * 1_000);
+        let copy = only(signed(&mut bed, to(method, &place, &routes)));
+        assert_eq!(copy.to.remote.to_string(), at, "{method}");
+        answer(&mut bed, &copy, 481, &place);
+        for within in ["INVITE", "UPDATE", "INFO"] {
+            let got = outcome(&mut bed, &to(within, &place, &routes));
+            assert_eq!(got, "407", "{within} after {method}");
+        }
+        bed.wait(301_000);
+        // RFC 3261 12.2.1.2: "If the response for a request within a dialog is a 481 (Call/Transaction
+        // Does Not Exist) or a 408 (Request Timeout), the UAC SHOULD terminate the dialog." One to an
+        // INFO may be about less.
+        if method != "INFO" {
+            let sent = to_another(&mut bed, to("INVITE", &place, &routes));
+            assert_eq!(sent, 403, "{method}");
+        }
+    }
+}
+
+#[test]
+fn a_token_lives_on_by_what_the_other_side_has_answered_alone() {
+    let lifetime_s = secured().proxy.dialog_token_lifetime_s;
+    let at = "203.0.113.50:5060";
+    for (method, status, expected) in [
+        ("INFO", 200, at),
+        ("INFO", 481, "407"),
+        ("INVITE", 200, at),
+        ("UPDATE", 488, "407"),
+    ] {
+        let (mut bed, place, routes) = gateway_call(at);
+        bed.wait(lifetime_s * 2 / 3 * 1_000);
+        let copy = passed(&mut bed, &to(method, &place, &routes));
+        answer(&mut bed, &copy, status, &place);
+        bed.wait(lifetime_s / 2 * 1_000);
+        let got = outcome(&mut bed, &to("INFO", &place, &routes));
+        assert_eq!(got, expected, "{method} and {status}");
+    }
+}
+
+/// A transfer's NOTIFY may be answered so while its call goes on.
+#[test]
+fn a_481_to_a_notify_ends_no_call() {
+    let (mut bed, place, routes) = gateway_call("203.0.113.50:5060");
+    let copy = passed(&mut bed, &to("NOTIFY", &place, &routes));
+    answer(&mut bed, &copy, 481, &place);
+    bed.wait(301_000);
+    let bye = passed(&mut bed, &to("BYE", &place, &routes));
+    answer(&mut bed, &bye, 200, &place);
+}
+
+/// No answer is believed there: the request has to do, while its token is good.
+#[test]
+fn without_state_a_token_lives_on_by_what_is_asked_until_it_is_old() {
+    let lifetime_s = secured().proxy.dialog_token_lifetime_s;
+    let mut settings = trusting();
+    settings.mode = Mode::Stateless;
+    let mut bed = Bed::new(settings.clone());
+    bed.register("sip:bob@example.org", BOBS, None);
+    let mut subscribe = request("SUBSCRIBE", "sip:bob@example.org", Transport::Udp);
+    subscribe.from = ALICE.into();
+    let copy = only(bed.receive(&alice(Transport::Udp), &subscribe.text()));
+    let ok = response(&copy, 200, "b", &contact(BOBS));
+    let routes = turned(&only(bed.receive(&answering(&copy), &ok)));
+    settings.trusted.clear();
+    bed.act(|shard, _, _| shard.reload(Arc::new(settings)));
+    for (waited_s, expected) in [
+        (lifetime_s * 2 / 3, "203.0.113.9:5060"),
+        (lifetime_s / 2, "203.0.113.9:5060"),
+        (lifetime_s + UNIT_S, "407"),
+    ] {
+        bed.wait(waited_s * 1_000);
+        let again = to("SUBSCRIBE", BOBS, &routes);
+        assert_eq!(outcome(&mut bed, &again), expected, "{waited_s}");
     }
 }

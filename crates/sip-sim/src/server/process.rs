@@ -12,7 +12,6 @@ use sip_engine::{BindingChange, Budget, Location, ParkId, Shard, Shared, SharedG
 use sip_limit::{Guard, Rates};
 use sip_lookup::{Cache, CacheConfig};
 use sip_media::SharedEngines;
-use sip_msg::ConnId;
 use sip_worker::{Control, Mailbox, Parts, Severities, StoreAnswer, Worker};
 
 use super::{Arrival, Server, now};
@@ -144,14 +143,15 @@ impl Server {
         });
     }
 
-    /// The bindings that are durable; a flow of theirs is gone with its connection.
+    /// The bindings that are durable, as a store gives them back: a connection's flow has ended with
+    /// the process that held it.
     fn location(&mut self) -> Arc<Location> {
         let location = Arc::new(Location::new(10_000, self.dice.bytes()));
         for ((aor, key), binding) in &self.durable {
             let mut binding = Arc::clone(binding);
-            if let Some(flow) = &mut Arc::make_mut(&mut binding).flow {
-                flow.conn = ConnId::NONE;
-            }
+            let of = Arc::make_mut(&mut binding);
+            of.flow = of.flow.filter(|flow| !flow.transport.is_reliable());
+            of.is_translated = of.flow.is_some();
             location.apply(&[BindingChange::Put {
                 aor: Arc::clone(aor),
                 key: Arc::clone(key),

@@ -34,6 +34,7 @@ fn full() -> Binding {
             "[2001:db8::7]:40000".parse().expect("an address"),
         )),
         is_translated: true,
+        had_flow: true,
         ..binding(u32::MAX, u64::MAX >> 1)
     }
 }
@@ -58,7 +59,7 @@ fn every_field_comes_back_after_a_restart() {
 }
 
 #[test]
-fn a_connections_flow_ends_with_the_process() {
+fn a_connections_flow_ends_with_the_process_and_that_there_was_one_is_known() {
     let folder = Folder::new();
     let mut store = folder.open().bindings().expect("opens");
     let mut over_tcp = full();
@@ -76,6 +77,7 @@ fn a_connections_flow_ends_with_the_process() {
             Binding {
                 flow: None,
                 is_translated: false,
+                had_flow: true,
                 ..full()
             }
         )]
@@ -289,6 +291,7 @@ proptest! {
                 since_unix_ms: 0,
                 source: None,
                 is_translated: false,
+                had_flow: false,
             }),
         };
         store.save(&mut [change.clone()].iter()).expect("saved");

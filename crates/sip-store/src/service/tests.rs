@@ -29,6 +29,7 @@ struct Fake {
     fail: Vec<bool>,
     sweeps: usize,
     on_save: Option<Box<dyn FnMut() + Send>>,
+    on_sweep: Option<Box<dyn FnMut() + Send>>,
 }
 
 impl BindingStore for Fake {
@@ -48,6 +49,9 @@ impl BindingStore for Fake {
     }
 
     fn delete_expired(&mut self, _: u64, _: usize) -> Result<Swept, StoreError> {
+        if let Some(on_sweep) = &mut self.on_sweep {
+            on_sweep();
+        }
         self.sweeps += 1;
         Ok(Swept {
             deleted: 1,
@@ -187,6 +191,39 @@ fn a_store_that_fails_is_known_to_for_a_while() {
     serve_saves(&mut store, &queue, &config(), &counters, || 5_000, |_| {});
     assert!(counters.fails_to_save(6_000, 1_000));
     assert!(!counters.fails_to_save(6_001, 1_000));
+}
+
+#[test]
+fn a_store_that_hangs_is_known_to_until_it_answers() {
+    let counters = Arc::new(ServiceCounters::default());
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let looks = || {
+        let (counters, seen) = (counters.clone(), seen.clone());
+        move || {
+            for now_ms in [9_000, 9_001, 10_000] {
+                let news = counters.look_at_commit(now_ms, 4_000);
+                let fails = counters.fails_to_save(now_ms, 1_000);
+                seen.lock().expect("whole").push((news, fails));
+            }
+        }
+    };
+    let looks_on = |save: bool, sweep: bool| Fake {
+        on_save: save.then(|| Box::new(looks()) as _),
+        on_sweep: sweep.then(|| Box::new(looks()) as _),
+        ..Fake::default()
+    };
+    for mut store in [looks_on(true, false), looks_on(false, true)] {
+        let (orders, queue) = queue(100);
+        orders.try_send(save(1)).expect("room");
+        drop(orders);
+        serve_saves(&mut store, &queue, &config(), &counters, || 5_000, |_| {});
+        let hangs = Some(CommitNews::Hangs { for_ms: 4_001 });
+        let seen = std::mem::take(&mut *seen.lock().expect("whole"));
+        assert_eq!(seen, [(None, false), (hangs, true), (None, true)]);
+        assert!(!counters.fails_to_save(10_000, 1_000));
+        let news = || counters.look_at_commit(10_000, 4_000);
+        assert_eq!([news(), news()], [Some(CommitNews::Answers), None]);
+    }
 }
 
 #[test]

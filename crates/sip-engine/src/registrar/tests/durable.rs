@@ -197,21 +197,52 @@ fn a_save_that_takes_too_long_is_500_and_counts_when_it_comes() {
 }
 
 #[test]
-fn a_store_that_never_answers_does_not_hold_a_user_for_ever() {
+fn what_the_store_has_done_counts_however_late_it_says_so() {
+    for answer in [Ok(()), Err(())] {
+        let mut registers = Registers::durable();
+        registers.give(&ask(1, CONTACT));
+        let (late, _) = registers.save();
+        assert_eq!(registers.wait(4_000), [500]);
+        // What the store has is not known, so nothing is planned before it has said it.
+        for cseq in 2..20 {
+            assert!(registers.give(&ask(cseq, CONTACT)).is_none());
+            assert!(registers.out.effects.is_empty());
+            assert_eq!(registers.wait(4_000), [500]);
+        }
+        let registrar = &registers.registrar;
+        assert_eq!(
+            (registrar.waiting(), registrar.next_deadline_ms()),
+            (0, None)
+        );
+        assert_eq!(registers.saved(late, answer), [0; 0]);
+        let bound = registers.bound();
+        let cseqs: Vec<u32> = bound.iter().map(|binding| binding.cseq).collect();
+        assert_eq!(cseqs, vec![1; usize::from(answer.is_ok())]);
+        // From then on all is as ever.
+        registers.give(&ask(20, CONTACT));
+        let (park, _) = registers.save();
+        assert_eq!(registers.saved(park, Ok(())), [200]);
+        assert_eq!(registers.registrar.next_deadline_ms(), None);
+    }
+}
+
+#[test]
+fn contacts_that_make_room_are_counted_when_they_are_gone() {
+    let replaced = |registers: &Registers| registers.registrar.counters().contacts_replaced;
+    let contact = |cseq: u32| ask(cseq, &format!("Contact: <sip:a@h{cseq}>\r\n"));
     let mut registers = Registers::durable();
-    registers.give(&ask(1, CONTACT));
-    let (lost, _) = registers.save();
-    assert_eq!(registers.wait(4_000), [500]);
-    assert_eq!(registers.wait(7 * 4_000 - 1_000), [0; 0]);
-    assert!(registers.give(&ask(2, CONTACT)).is_none());
-    assert!(registers.out.effects.is_empty());
-    assert_eq!(registers.wait(1_000), [0; 0]);
-    let (park, _) = registers.save();
-    assert_eq!(
-        registers.saved(lost, Ok(())),
-        [0; 0],
-        "too late, and nobody's"
-    );
-    assert_eq!(registers.saved(park, Ok(())), [200]);
-    assert_eq!(registers.registrar.next_deadline_ms(), None);
+    registers.world.settings.registrar.contacts_max = 1;
+    for (cseq, count, answer) in [(1, 0, Ok(())), (2, 0, Err(())), (3, 1, Ok(()))] {
+        assert!(registers.give(&contact(cseq)).is_none());
+        let (park, _) = registers.save();
+        registers.saved(park, answer);
+        assert_eq!(replaced(&registers), count, "{cseq}");
+        assert_eq!(registers.bound().len(), 1);
+    }
+    let mut registers = Registers::new();
+    registers.world.settings.registrar.contacts_max = 1;
+    for (cseq, count) in [(1, 0), (2, 1), (3, 2)] {
+        registers.ok(&contact(cseq));
+        assert_eq!(replaced(&registers), count, "{cseq}");
+    }
 }

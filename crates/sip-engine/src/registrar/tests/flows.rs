@@ -118,6 +118,7 @@ fn which_flows_are_kept() {
             is_kept.then_some(registers.flow),
             "{why}"
         );
+        assert_eq!(registers.bound()[0].had_flow, is_kept, "{why}");
     }
 }
 
