@@ -41,7 +41,8 @@ impl KeptKeys {
         crate::random_bytes(&mut epoch)?;
         let mut keys = read(data)?;
         let mut renewed = keys.clone();
-        if renew(&mut renewed, lifetime_s, now_s)? {
+        // No dialog is known to be alive yet.
+        if renew(&mut renewed, lifetime_s, now_s, |_| 0)? {
             match write(data, &renewed) {
                 Ok(()) => keys = renewed,
                 Err(error) if keys.is_empty() => return Err(error),
@@ -67,7 +68,9 @@ impl KeptKeys {
     /// as it is, and goes on signing.
     pub(crate) fn renew(&mut self, lifetime_s: u64, now_s: u64) -> Result<(), Error> {
         let mut keys = self.keys.clone();
-        if renew(&mut keys, lifetime_s, now_s)? {
+        if renew(&mut keys, lifetime_s, now_s, |id| {
+            self.shared.needed_until_s(id)
+        })? {
             write(&self.data, &keys)?;
             let (newest, older) = split(&keys)?;
             tracing::info!(id = newest.id, "a new key signs the routes of calls");
@@ -87,13 +90,22 @@ impl Drop for KeptKeys {
 }
 
 /// Drops what no token needs any more, and puts a key in front where the first
-/// is old; whether anything has changed.
-fn renew(keys: &mut Vec<TokenKey>, lifetime_s: u64, now_s: u64) -> Result<bool, Error> {
+/// is old; whether anything has changed. A dialog that lives on by what is answered within it needs
+/// its key longer than its token says: `needed_until_s` tells until when by the key's name.
+fn renew(
+    keys: &mut Vec<TokenKey>,
+    lifetime_s: u64,
+    now_s: u64,
+    needed_until_s: impl Fn(u8) -> u64,
+) -> Result<bool, Error> {
     let before = keys.len();
     // A key signed its last token when the next one was made.
     let mut followed_s = now_s;
     keys.retain(|key| {
-        let is_needed = now_s <= followed_s.saturating_add(lifetime_s + MARGIN_S);
+        let last_s = followed_s
+            .saturating_add(lifetime_s)
+            .max(needed_until_s(key.id));
+        let is_needed = now_s <= last_s.saturating_add(MARGIN_S);
         followed_s = key.created_unix_s;
         is_needed
     });
@@ -261,10 +273,26 @@ mod tests {
     }
 
     #[test]
+    fn a_key_stays_as_long_as_a_dialog_needs_it() {
+        let mut keys = Vec::new();
+        let needed_until_s = NOW_S + 10 * AGE_MAX_S;
+        let needed = |id| if id == 0 { needed_until_s } else { 0 };
+        for day in 0..=10 {
+            renew(&mut keys, LIFETIME_S, NOW_S + day * AGE_MAX_S, needed).unwrap();
+            assert!(keys.iter().any(|key| key.id == 0), "{day}");
+            assert!(keys.len() <= 4, "no other stays");
+        }
+        renew(&mut keys, LIFETIME_S, needed_until_s + MARGIN_S, needed).unwrap();
+        assert!(keys.iter().any(|key| key.id == 0));
+        renew(&mut keys, LIFETIME_S, needed_until_s + MARGIN_S + 1, needed).unwrap();
+        assert!(keys.iter().all(|key| key.id != 0));
+    }
+
+    #[test]
     fn long_lives_keep_as_many_keys_as_there_is_room_for() {
         let mut keys = Vec::new();
         for day in 0..200 {
-            renew(&mut keys, 400 * AGE_MAX_S, NOW_S + day * AGE_MAX_S).unwrap();
+            renew(&mut keys, 400 * AGE_MAX_S, NOW_S + day * AGE_MAX_S, |_| 0).unwrap();
         }
         assert_eq!(keys.len(), TOKEN_KEYS_MAX);
         let mut ids: Vec<_> = keys.iter().map(|key| key.id).collect();

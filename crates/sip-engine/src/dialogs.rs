@@ -189,20 +189,22 @@ impl Dialogs {
     }
 
     /// The dialog of `message` was seen alive: that is remembered if its token is old, or if there
-    /// is an entry in any case.
+    /// is an entry in any case. Until when its token is good by that, in seconds since 1970.
     pub(crate) fn seen_alive(
         &mut self,
         now: Now,
         lifetime_s: u64,
         token: &RouteToken,
         message: &Message,
-    ) {
+    ) -> Option<u64> {
         let is_old = token.age_s(now.unix_ms) > lifetime_s / 2;
-        if is_old || self.entry(message).is_some() {
-            self.change(now, lifetime_s, message, |entry, now_s| {
-                entry.alive_until_s = now_s + lifetime_s;
-            });
+        if !is_old && self.entry(message).is_none() {
+            return None;
         }
+        self.change(now, lifetime_s, message, |entry, now_s| {
+            entry.alive_until_s = now_s + lifetime_s;
+        });
+        Some(now.unix_ms / 1_000 + lifetime_s)
     }
 
     /// The dialog of `message` was ended.

@@ -168,6 +168,20 @@ impl Own {
         self.get(id).map(|l| l.transport)
     }
 
+    /// Whether a flow can still be by its listener, which may be another since it was noted:
+    /// a datagram leaves from the address that the phone knows, and from no other.
+    pub(crate) fn has_flow(&self, flow: &Flow) -> bool {
+        self.get(flow.listener).is_some_and(|listener| {
+            let (bound, local) = (listener.bound, flow.local);
+            let is_there = || {
+                bound.port() == local.port()
+                    && bound.is_ipv4() == local.is_ipv4()
+                    && (bound.ip().is_unspecified() || bound.ip() == local.ip())
+            };
+            listener.transport == flow.transport && (flow.transport.is_reliable() || is_there())
+        })
+    }
+
     /// Writes the host and the port under which a listener is reached: what
     /// the operator gave, else the address that it is bound to, else `local`,
     /// this server's end of the flow at hand.

@@ -267,6 +267,11 @@ impl Tokens {
         write_text(bytes.get(), out);
     }
 
+    /// Has the key of a token verify until then at least: its dialog is alive.
+    pub(crate) fn need_key(&self, token: &RouteToken, until_s: u64) {
+        self.keys.need(token.key_id, until_s);
+    }
+
     /// Reads the token of a request within a dialog; `None` unless this server
     /// made it for whom the request is from, in the dialog that it names, with
     /// `next` behind our routes. Whether its target and its time are good is

@@ -6,7 +6,7 @@ pub use tickets::{
     TicketServiceConfig, TicketServiceCounters, read_ticket_secrets, serve_ticket_secrets,
 };
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -87,8 +87,10 @@ pub struct ServiceCounters {
     failed_unix_ms: AtomicU64,
     /// When the commit that is under way began, in milliseconds since 1970; 0 where none is.
     commit_unix_ms: AtomicU64,
-    /// The same of the commit that was last found to hang; 0 once it is known to have ended.
+    /// The same of the commit that was last found to hang; 0 once a later one has ended in time.
     hanging_unix_ms: AtomicU64,
+    /// Whether it was told that the store hangs, and not yet that it answers.
+    is_told: AtomicBool,
 }
 
 /// What [`ServiceCounters::look_at_commit`] finds.
@@ -99,7 +101,7 @@ pub enum CommitNews {
         /// In milliseconds.
         for_ms: u64,
     },
-    /// It has ended the commit that was found to hang.
+    /// It has ended a commit in time since.
     Answers,
 }
 
@@ -129,15 +131,13 @@ counters::counters! {
 impl ServiceCounters {
     /// Whether the last change of bindings could not be stored, and that was no longer ago
     /// than `within_ms`: whoever waits for the next must give it a chance. Or whether the store
-    /// was found to hang, and still does.
+    /// was found to hang, and has ended no commit in time since: what it stores late is of no use
+    /// to who waited.
     pub fn fails_to_save(&self, now_unix_ms: u64, within_ms: u64) -> bool {
         let failed_unix_ms = self.failed_unix_ms.load(Ordering::Relaxed);
         let has_failed =
             failed_unix_ms != 0 && now_unix_ms.saturating_sub(failed_unix_ms) <= within_ms;
-        let commit_unix_ms = self.commit_unix_ms.load(Ordering::Relaxed);
-        let hangs =
-            commit_unix_ms != 0 && commit_unix_ms == self.hanging_unix_ms.load(Ordering::Relaxed);
-        has_failed || hangs
+        has_failed || self.hanging_unix_ms.load(Ordering::Relaxed) != 0
     }
 
     /// Looks whether the store is at one commit for longer than `patience_ms`. To be called by one
@@ -145,27 +145,30 @@ impl ServiceCounters {
     pub fn look_at_commit(&self, now_unix_ms: u64, patience_ms: u64) -> Option<CommitNews> {
         let commit_unix_ms = self.commit_unix_ms.load(Ordering::Relaxed);
         let hanging_unix_ms = self.hanging_unix_ms.load(Ordering::Relaxed);
-        if commit_unix_ms == hanging_unix_ms {
-            return None;
-        }
-        if hanging_unix_ms != 0 {
-            self.hanging_unix_ms.store(0, Ordering::Relaxed);
-            return Some(CommitNews::Answers);
-        }
         let for_ms = now_unix_ms.saturating_sub(commit_unix_ms);
-        (for_ms > patience_ms).then(|| {
+        let is_told = self.is_told.load(Ordering::Relaxed);
+        if commit_unix_ms != 0 && commit_unix_ms != hanging_unix_ms && for_ms > patience_ms {
             self.hanging_unix_ms
                 .store(commit_unix_ms, Ordering::Relaxed);
-            CommitNews::Hangs { for_ms }
+            self.is_told.store(true, Ordering::Relaxed);
+            return (!is_told).then_some(CommitNews::Hangs { for_ms });
+        }
+        let is_over = is_told && hanging_unix_ms == 0;
+        is_over.then(|| {
+            self.is_told.store(false, Ordering::Relaxed);
+            CommitNews::Answers
         })
     }
 
     /// Has the store commit something, and notes that it is at it.
     fn commit<R>(&self, now_unix_ms: u64, act: impl FnOnce() -> R) -> R {
-        self.commit_unix_ms
-            .store(now_unix_ms.max(1), Ordering::Relaxed);
+        let began_unix_ms = now_unix_ms.max(1);
+        self.commit_unix_ms.store(began_unix_ms, Ordering::Relaxed);
         let result = act();
         self.commit_unix_ms.store(0, Ordering::Relaxed);
+        if self.hanging_unix_ms.load(Ordering::Relaxed) != began_unix_ms {
+            self.hanging_unix_ms.store(0, Ordering::Relaxed);
+        }
         result
     }
 

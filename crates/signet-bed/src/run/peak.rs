@@ -137,11 +137,23 @@ fn search(
 }
 
 /// What ends beyond the rate that was asked for had waited since before the measuring, and is no
-/// part of what was held.
+/// part of what was held: neither are its bytes, nor calls that were open at once because of it.
 fn bound_by(held: &mut Repeat, per_s: f64) {
     held.held_per_s = Some(per_s);
-    if let Some(ended_per_s) = held.figures.get_mut(figure::RATE_PER_S) {
-        *ended_per_s = ended_per_s.min(per_s);
+    let figures = &mut held.figures;
+    let Some(&ended_per_s) = figures.get(figure::RATE_PER_S) else {
+        return;
+    };
+    if ended_per_s <= per_s {
+        return;
+    }
+    figures.insert(figure::RATE_PER_S.to_owned(), per_s);
+    if let Some(bits_per_s) = figures.get_mut(figure::DATABASE_BITS_PER_S) {
+        *bits_per_s *= per_s / ended_per_s;
+    }
+    // How many of them are of the backlog nobody knows.
+    if ended_per_s > per_s * (1.0 + UNDER_WAY_MAX) {
+        figures.remove(figure::CONCURRENT_MAX);
     }
 }
 
@@ -271,6 +283,23 @@ mod tests {
         assert_eq!(found.held_per_s, Some(peak_per_s));
         assert!(peak_per_s < 1_000.0 && above_per_s >= 1_000.0);
         assert!(above_per_s <= peak_per_s * 1.07, "{peak_per_s}");
+    }
+
+    #[test]
+    fn what_had_waited_is_in_no_figure_of_a_peak() {
+        for (ended, has_concurrent) in [(1.08, false), (1.02, true), (0.99, true)] {
+            let mut held = outcome(1_000.0 * ended, 0.0, 0.95);
+            let bits = figure::DATABASE_BITS_PER_S.to_owned();
+            held.figures.insert(bits, 1_000_000.0 * ended);
+            let concurrent = figure::CONCURRENT_MAX.to_owned();
+            held.figures.insert(concurrent, 2_000.0);
+            bound_by(&mut held, 1_000.0);
+            let per_call =
+                held.figures[figure::DATABASE_BITS_PER_S] / held.figures[figure::RATE_PER_S];
+            assert!((per_call - 1_000.0).abs() < 1e-6, "{per_call}");
+            let concurrent = held.figures.get(figure::CONCURRENT_MAX);
+            assert_eq!(concurrent.is_some(), has_concurrent, "{ended}");
+        }
     }
 
     #[test]

@@ -23,10 +23,8 @@ use crate::{Now, Shard};
 impl Shard {
     /// Whether the flow that a token names has ended.
     pub(super) fn is_flow_gone(&self, token: &RouteToken) -> bool {
-        let is_ended = |flow: &Flow| {
-            self.dialogs.is_conn_ended(flow.conn)
-                || self.own.transport(flow.listener) != Some(flow.transport)
-        };
+        let is_ended =
+            |flow: &Flow| self.dialogs.is_conn_ended(flow.conn) || !self.own.has_flow(flow);
         token.is_flow_lost() || token.flow().is_some_and(is_ended)
     }
 
@@ -185,7 +183,8 @@ impl Shard {
             && job.server.is_none()
             && self.dialogs.is_alive(now, lifetime_s, token, request)
         {
-            self.dialogs.seen_alive(now, lifetime_s, token, request);
+            let alive_until_s = self.dialogs.seen_alive(now, lifetime_s, token, request);
+            self.need_key(token, alive_until_s);
         }
         let went_to_gateway = token.went_to_gateway();
         if went_to_gateway
@@ -255,9 +254,18 @@ impl Shard {
                 .announce(now, lifetime_s, response, (tag, &target), as_shown);
         }
         if is_done && let Some(token) = &context.routed.grant {
-            self.dialogs.seen_alive(now, lifetime_s, token, response);
+            let alive_until_s = self.dialogs.seen_alive(now, lifetime_s, token, response);
+            self.need_key(token, alive_until_s);
         }
         self.counters.dialogs_forgotten = self.dialogs.forgotten();
+    }
+
+    /// The user agents of a dialog never get another token (RFC 3261 12.2): as long as it is alive,
+    /// its key verifies.
+    fn need_key(&self, token: &RouteToken, alive_until_s: Option<u64>) {
+        if let Some(until_s) = alive_until_s {
+            self.tokens.need_key(token, until_s);
+        }
     }
 
     /// Lists a call whose 2xx passes, if its BYE will pass too.

@@ -9,6 +9,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// made about daily.
 pub const TOKEN_KEYS_MAX: usize = 64;
 
+/// Names that a key may have.
+const KEY_NAMES: usize = 1 << u8::BITS;
+
 /// A key of the ring.
 #[derive(Clone)]
 pub struct TokenKey {
@@ -36,6 +39,9 @@ pub struct TokenKeys {
     epoch: u32,
     version: AtomicU64,
     keys: Mutex<Ring>,
+    /// Until when each key must verify, in seconds since 1970, because of dialogs that live on by
+    /// what was answered within them. By the key's name.
+    needed_until_s: [AtomicU64; KEY_NAMES],
 }
 
 /// A ring is never empty.
@@ -53,6 +59,7 @@ impl TokenKeys {
             epoch,
             version: AtomicU64::new(0),
             keys: Mutex::new(Ring::new(newest, older)),
+            needed_until_s: [const { AtomicU64::new(0) }; KEY_NAMES],
         }
     }
 
@@ -70,6 +77,17 @@ impl TokenKeys {
     pub fn replace(&self, newest: TokenKey, older: Vec<TokenKey>) {
         *self.lock() = Ring::new(newest, older);
         self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// Until when dialogs that are alive need the key of this name, in seconds since 1970, whatever
+    /// its age; 0 where none does. A restart forgets it, as it forgets these dialogs.
+    pub fn needed_until_s(&self, id: u8) -> u64 {
+        self.needed_until_s[usize::from(id)].load(Ordering::Relaxed)
+    }
+
+    /// A dialog with a token under the key of this name is alive until then.
+    pub(super) fn need(&self, id: u8, until_s: u64) {
+        self.needed_until_s[usize::from(id)].fetch_max(until_s, Ordering::Relaxed);
     }
 
     /// Changes with every [`TokenKeys::replace`].

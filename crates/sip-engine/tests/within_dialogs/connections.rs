@@ -2,6 +2,7 @@
 
 use super::*;
 use sip_engine::refusal::Reason;
+use sip_msg::ListenerId;
 
 /// Bob over a connection, registered with an instance, or known by his contact.
 fn connected(bed: &mut Bed, port: u16, instance: Option<&str>) -> Flow {
@@ -61,6 +62,43 @@ fn a_phone_that_has_registered_again_is_found_by_the_requests_of_its_calls() {
             }
             assert!(bed.shard.counters().flows_followed >= 3);
         }
+    }
+}
+
+#[test]
+fn a_phone_behind_a_nat_is_sent_to_from_the_address_that_it_knows_wherever_its_listener_stands() {
+    let keys = |epoch| Arc::new(TokenKeys::of([9; 32], epoch));
+    let at_home = "sip:bob@192.168.1.5";
+    let bob = flow(Transport::Udp, "203.0.113.9:40000");
+    let mut bed = Bed::with_keys(trusting(), keys(1));
+    bed.register("sip:bob@example.org", at_home, Some(bob));
+    let mut invite = request("INVITE", "sip:bob@example.org", Transport::Udp);
+    invite.from = ALICE.into();
+    let mut sent = bed.receive(&alice(Transport::Udp), &invite.text());
+    let copy = sent.remove(1);
+    let ok = only(bed.receive(&bob, &response(&copy, 200, "b", &contact(at_home))));
+    let routes = turned(&ok);
+    // Another listener stands before it since the restart.
+    let mut settings = secured();
+    let mut another = settings.listeners[0].clone();
+    another.bound = "192.0.2.2:5060".parse().unwrap();
+    settings.listeners.insert(0, another);
+    let mut bed = Bed::with_keys(settings, keys(2));
+    let listener = ListenerId(1);
+    bed.register(
+        "sip:bob@example.org",
+        at_home,
+        Some(Flow { listener, ..bob }),
+    );
+    for method in ["INVITE", "BYE"] {
+        let request = of(method, at_home, ALICE, BOB, ALICES, &routes);
+        let sent = anywhere(&mut bed, &request);
+        let copy = sent.iter().find(|sent| sent.status() == 0).unwrap();
+        assert_eq!(
+            (copy.to.listener, copy.to.remote),
+            (listener, bob.remote),
+            "{method}"
+        );
     }
 }
 

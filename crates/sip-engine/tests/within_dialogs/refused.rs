@@ -125,7 +125,12 @@ fn with_gateway(at: &str, settings: Settings) -> Settings {
 /// Alice's call with that gateway, which has been answered, where the gateway is in the dialog, and
 /// her routes. From then on nobody is trusted.
 fn gateway_call(at: &str) -> (Bed, String, Vec<String>) {
-    let mut bed = Bed::new(with_gateway(at, trusting()));
+    gateway_call_by(at, Arc::new(TokenKeys::of([4; 32], 1)))
+}
+
+/// The same, its tokens signed by these keys.
+fn gateway_call_by(at: &str, keys: Arc<TokenKeys>) -> (Bed, String, Vec<String>) {
+    let mut bed = Bed::with_keys(with_gateway(at, trusting()), keys);
     let mut invite = request("INVITE", "sip:+4930@example.org", Transport::Udp);
     invite.from = ALICE.into();
     let sent = bed.receive(&alice(Transport::Udp), &invite.text());
@@ -245,6 +250,28 @@ fn a_token_lives_on_by_what_the_other_side_has_answered_alone() {
         bed.wait(lifetime_s / 2 * 1_000);
         let got = outcome(&mut bed, &to("INFO", &place, &routes));
         assert_eq!(got, expected, "{method} and {status}");
+    }
+}
+
+/// The user agents have no other token: it is as good as the key that it was signed by.
+#[test]
+fn a_call_that_lives_on_says_how_long_the_key_of_its_token_is_needed() {
+    let lifetime_s = secured().proxy.dialog_token_lifetime_s;
+    let keys = Arc::new(TokenKeys::of([4; 32], 1));
+    let (mut bed, place, routes) = gateway_call_by("203.0.113.50:5060", Arc::clone(&keys));
+    let ask = |bed: &mut Bed, status| {
+        let copy = passed(bed, &to("INFO", &place, &routes));
+        answer(bed, &copy, status, &place);
+    };
+    ask(&mut bed, 200);
+    assert_eq!(keys.needed_until_s(0), 0, "its token is good for long");
+    for _ in 0..4 {
+        bed.wait(lifetime_s * 2 / 3 * 1_000);
+        let before_s = keys.needed_until_s(0);
+        ask(&mut bed, 488);
+        assert_eq!(keys.needed_until_s(0), before_s);
+        ask(&mut bed, 200);
+        assert_eq!(keys.needed_until_s(0), bed.now.unix_ms / 1_000 + lifetime_s);
     }
 }
 

@@ -194,34 +194,53 @@ fn a_store_that_fails_is_known_to_for_a_while() {
 }
 
 #[test]
-fn a_store_that_hangs_is_known_to_until_it_answers() {
+fn a_store_that_hangs_is_known_to_until_it_answers_in_time() {
     let counters = Arc::new(ServiceCounters::default());
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let looks = || {
+    // What is seen while it is at it, from `at_ms` on.
+    let looks = |at_ms: u64| {
         let (counters, seen) = (counters.clone(), seen.clone());
         move || {
-            for now_ms in [9_000, 9_001, 10_000] {
+            for now_ms in [at_ms, at_ms + 1, at_ms + 2] {
                 let news = counters.look_at_commit(now_ms, 4_000);
                 let fails = counters.fails_to_save(now_ms, 1_000);
                 seen.lock().expect("whole").push((news, fails));
             }
         }
     };
-    let looks_on = |save: bool, sweep: bool| Fake {
-        on_save: save.then(|| Box::new(looks()) as _),
-        on_sweep: sweep.then(|| Box::new(looks()) as _),
+    let looks_on = |save: bool, at_ms: u64| Fake {
+        on_save: save.then(|| Box::new(looks(at_ms)) as _),
+        on_sweep: (!save).then(|| Box::new(looks(at_ms)) as _),
         ..Fake::default()
     };
-    for mut store in [looks_on(true, false), looks_on(false, true)] {
+    let resting = ServiceConfig {
+        sweep_ms: 3_600_000,
+        ..config()
+    };
+    let stores = |mut store: Fake, config: &ServiceConfig, began_ms: u64| {
         let (orders, queue) = queue(100);
         orders.try_send(save(1)).expect("room");
         drop(orders);
-        serve_saves(&mut store, &queue, &config(), &counters, || 5_000, |_| {});
-        let hangs = Some(CommitNews::Hangs { for_ms: 4_001 });
-        let seen = std::mem::take(&mut *seen.lock().expect("whole"));
-        assert_eq!(seen, [(None, false), (hangs, true), (None, true)]);
-        assert!(!counters.fails_to_save(10_000, 1_000));
-        let news = || counters.look_at_commit(10_000, 4_000);
+        serve_saves(&mut store, &queue, config, &counters, || began_ms, |_| {});
+        std::mem::take(&mut *seen.lock().expect("whole"))
+    };
+    let hangs = Some(CommitNews::Hangs { for_ms: 4_001 });
+    // A commit for a save, and a look for what has expired.
+    for (is_save, config) in [(true, &resting), (false, &config())] {
+        let first = stores(looks_on(is_save, 9_000), config, 5_000);
+        assert_eq!(first, [(None, false), (hangs, true), (None, true)]);
+        // It has ended late, and so does the next.
+        assert!(counters.fails_to_save(11_000, 1_000));
+        assert_eq!(counters.look_at_commit(11_000, 4_000), None);
+        if is_save {
+            let second = stores(looks_on(true, 15_000), config, 11_000);
+            assert_eq!(second, [(None, true); 3], "and that is no news");
+            assert!(counters.fails_to_save(17_000, 1_000));
+        }
+        let third = stores(looks_on(true, 17_001), &resting, 17_000);
+        assert_eq!(third, [(None, true); 3]);
+        assert!(!counters.fails_to_save(17_004, 1_000));
+        let news = || counters.look_at_commit(17_004, 4_000);
         assert_eq!([news(), news()], [Some(CommitNews::Answers), None]);
     }
 }
