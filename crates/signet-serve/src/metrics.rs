@@ -293,10 +293,13 @@ mod tests {
         let look = |now_unix_ms, save_timeout_ms| {
             logged(|| look_at_store(&counters, now_unix_ms, save_timeout_ms))
         };
-        let (orders, queue) = queue(1);
-        let changes = Vec::new();
-        orders.try_send(Save { tag: (), changes }).unwrap();
-        drop(orders);
+        let config = ServiceConfig::default();
+        let order = || {
+            let (orders, queue) = queue(1);
+            let changes = Vec::new();
+            orders.try_send(Save { tag: (), changes }).unwrap();
+            queue
+        };
         let mut at = At(|| {
             // Whatever phones are made to wait, a disk may take a second.
             for (now_ms, save_timeout_ms) in [(6_000, 10), (9_000, 4_000)] {
@@ -306,9 +309,19 @@ mod tests {
             assert!(told.contains("has not answered for 4001 ms"), "{told}");
             assert_eq!(look(10_000, 4_000), "");
         });
-        let config = ServiceConfig::default();
-        serve_saves(&mut at, &queue, &config, &counters, || 5_000, |_| {});
-        assert!(look(10_000, 4_000).contains("the database answers again"));
+        serve_saves(&mut at, &order(), &config, &counters, || 5_000, |_| {});
+        // It has ended, and late.
         assert_eq!(look(10_000, 4_000), "");
+        let mut in_time = At(|| {});
+        serve_saves(
+            &mut in_time,
+            &order(),
+            &config,
+            &counters,
+            || 11_000,
+            |_| {},
+        );
+        assert!(look(11_001, 4_000).contains("the database answers again"));
+        assert_eq!(look(11_001, 4_000), "");
     }
 }
