@@ -9,6 +9,7 @@ use sip_locate::Reach;
 use sip_msg::{Flow, HostPort, ListenerId, Transport, Uri};
 
 use crate::Settings;
+use crate::settings::is_bound_at;
 
 /// Addresses that a listener on every address was reached at, at most so many.
 const LEARNED_MAX: usize = 16;
@@ -172,13 +173,8 @@ impl Own {
     /// a datagram leaves from the address that the phone knows, and from no other.
     pub(crate) fn has_flow(&self, flow: &Flow) -> bool {
         self.get(flow.listener).is_some_and(|listener| {
-            let (bound, local) = (listener.bound, flow.local);
-            let is_there = || {
-                bound.port() == local.port()
-                    && bound.is_ipv4() == local.is_ipv4()
-                    && (bound.ip().is_unspecified() || bound.ip() == local.ip())
-            };
-            listener.transport == flow.transport && (flow.transport.is_reliable() || is_there())
+            listener.transport == flow.transport
+                && (flow.transport.is_reliable() || is_bound_at(listener.bound, flow.local))
         })
     }
 

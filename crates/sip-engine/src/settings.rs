@@ -84,6 +84,13 @@ pub struct Listener {
     pub certificates_authenticate: bool,
 }
 
+/// Whether what a listener bound to `bound` receives may come to `local`, an address of this machine.
+pub fn is_bound_at(bound: SocketAddr, local: SocketAddr) -> bool {
+    bound.port() == local.port()
+        && bound.is_ipv4() == local.is_ipv4()
+        && (bound.ip().is_unspecified() || bound.ip() == local.ip())
+}
+
 /// How requests are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(

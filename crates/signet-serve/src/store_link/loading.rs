@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sip_engine::settings::Listener;
+use sip_engine::settings::{Listener, is_bound_at};
 use sip_engine::{BindingChange, Location, Settings};
 use sip_msg::{Flow, ListenerId};
 use sip_store::{BindingStore, StoreError};
@@ -73,11 +73,7 @@ fn by_listener_now(flow: Flow, listeners: &[Listener]) -> Option<Flow> {
 }
 
 fn is_usable(listener: &Listener, flow: &Flow) -> bool {
-    let (bound, local) = (listener.bound, flow.local);
-    listener.transport == flow.transport
-        && bound.port() == local.port()
-        && bound.is_ipv4() == local.is_ipv4()
-        && (bound.ip().is_unspecified() || bound.ip() == local.ip())
+    listener.transport == flow.transport && is_bound_at(listener.bound, flow.local)
 }
 
 #[cfg(test)]
