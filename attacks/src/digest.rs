@@ -107,15 +107,18 @@ fn hex(bytes: &[u8]) -> String {
 /// Whether credentials were computed from the password of an account, under whatever realm
 /// and nonce.
 pub(crate) fn is_proof(value: &str, account: &Account, method: &str) -> bool {
+    let response = parameter(value, "response");
+    response.is_some() && expected(value, account, method) == response
+}
+
+/// What the response in credentials is where they are an account's; `None` where something is
+/// missing in them.
+pub(crate) fn expected(value: &str, account: &Account, method: &str) -> Option<String> {
     let get = |name| parameter(value, name);
-    let (Some(realm), Some(nonce), Some(uri), Some(response)) =
-        (get("realm"), get("nonce"), get("uri"), get("response"))
-    else {
-        return false;
-    };
+    let uri = get("uri")?;
     let challenge = Challenge {
-        realm,
-        nonce,
+        realm: get("realm")?,
+        nonce: get("nonce")?,
         opaque: None,
         algorithm: get("algorithm"),
         has_qop: get("qop").is_some(),
@@ -124,7 +127,7 @@ pub(crate) fn is_proof(value: &str, account: &Account, method: &str) -> bool {
         get("nc").unwrap_or_default(),
         get("cnonce").unwrap_or_default(),
     );
-    challenge.response(account, method, &uri, &count, &cnonce) == response
+    Some(challenge.response(account, method, &uri, &count, &cnonce))
 }
 
 /// The value of a parameter, without its quotes.

@@ -19,6 +19,8 @@ mod scenario;
 mod scenarios;
 mod stream;
 mod target;
+#[cfg(test)]
+mod tests;
 mod wire;
 mod world;
 

@@ -261,13 +261,23 @@ fn own_accounts() -> Vec<Account> {
         .collect()
 }
 
-/// A socket of a source that was not seen before, so that what a server
-/// remembers of sources does not decide other attempts.
-pub(crate) fn fresh_source() -> Result<UdpSocket, String> {
+/// An address at which nobody was before, so that what a server remembers of
+/// sources does not decide other attempts.
+fn fresh_address() -> Ipv4Addr {
     let n = u32::try_from(unique() % 4_000_000).unwrap_or(0);
     // 127.16.0.0 and on: nobody else is there.
-    let address = Ipv4Addr::from(0x7f10_0001 + n);
+    Ipv4Addr::from(0x7f10_0001 + n)
+}
+
+/// A socket of a source that was not seen before.
+pub(crate) fn fresh_source() -> Result<UdpSocket, String> {
+    let address = fresh_address();
     UdpSocket::bind((address, 0)).map_err(|e| format!("cannot bind {address}: {e}"))
+}
+
+/// A phone of somebody who was not seen before.
+pub(crate) fn fresh_phone() -> Result<Phone, String> {
+    Phone::start(fresh_address().into())
 }
 
 /// Sends a request from a source that was not seen before.

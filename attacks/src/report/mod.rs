@@ -110,6 +110,11 @@ impl Row {
         self.scenario
     }
 
+    /// How it ended.
+    pub const fn verdict(&self) -> Verdict {
+        self.verdict
+    }
+
     /// Whether something got through or it could not be tried.
     pub fn is_bad(&self) -> bool {
         matches!(self.verdict, Verdict::Fails | Verdict::Error)

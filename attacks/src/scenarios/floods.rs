@@ -208,13 +208,15 @@ fn bindings(world: &mut World, scale: &Scale) -> Result<Tally, String> {
         .map(|n| format!("<sip:v{n}@{}>", victim.local))
         .collect();
     let all_at_once = all.join(", ");
+    let mut taken = 0;
     for contact in all.iter().chain([&all_at_once]) {
         let draft = Draft::new("REGISTER", &aor, &aor)
             .uri(&format!("sip:{}", world.domain))
             .contact(contact);
-        let _ = world
+        let (_, answer) = world
             .mallory
             .ask_as(world.to(), &draft, world.mallory_account())?;
+        taken += u64::from(answer.status() == Some(200));
         tally.try_many(1);
     }
     let mark = word("forks");
@@ -226,6 +228,11 @@ fn bindings(world: &mut World, scale: &Scale) -> Result<Tally, String> {
         .send(world.to(), next.as_ref().unwrap_or(&draft));
     world.settle();
     let n = victim.marked(&mark);
+    if taken == 0 || n == 0 {
+        return Err(format!(
+            "{taken} contacts were taken, and a call made {n} packets to them"
+        ));
+    }
     tally.break_in(n.saturating_sub(10), || {
         format!("one call made {n} packets")
     });
@@ -342,8 +349,13 @@ fn spirals(world: &mut World, _: &Scale) -> Result<Tally, String> {
         let draft = Draft::new("REGISTER", &aor, &aor)
             .uri(&format!("sip:{}", world.domain))
             .contact(contact);
-        let _ = world.mallory.ask(world.to(), &draft)?;
+        let answer = world.mallory.ask(world.to(), &draft)?;
+        // A server may refuse its own names, and not the victim's.
+        if *contact == victim.contact() && answer.status() != Some(200) {
+            return Err(format!("the victim's contact got {}", answer.start));
+        }
     }
+    let mut reached = 0;
     for breadth in ["60", "4294967295", "18446744073709551615"] {
         let mark = word("spiral");
         let draft = Draft::new("OPTIONS", "sip:x@x.invalid", &aor)
@@ -355,12 +367,16 @@ fn spirals(world: &mut World, _: &Scale) -> Result<Tally, String> {
         world.settle();
         let marked = |r: &Text| r.header(MARK) == Some(&mark);
         let n = victim.seen(marked).len() as u64;
+        reached += n;
         tally.judge(n > 60, || {
             format!("Max-Breadth {breadth}: one request made {n}")
         });
         // What is still going round after this is busy with itself.
         let answered = world.server.answers(PATIENCE);
         tally.judge(!answered, || "the server does not answer".to_owned());
+    }
+    if reached == 0 {
+        return Err("no request came to the victim".to_owned());
     }
     Ok(tally)
 }

@@ -99,6 +99,7 @@ fn asserted(world: &mut World, _: &Scale) -> Result<Tally, String> {
         "P-Preferred-Identity",
     ];
     let mut tally = Tally::default();
+    plain_ones_arrive(world)?;
     for (name, to) in NAMES
         .iter()
         .flat_map(|n| [(n, world.number()), (n, world.bob_aor())])
@@ -112,17 +113,53 @@ fn asserted(world: &mut World, _: &Scale) -> Result<Tally, String> {
         let draft = Draft::new("MESSAGE", &world.mallory_aor(), &to)
             .mark(&mark)
             .with(name, &value);
-        let _ = world
-            .mallory
-            .ask_as(world.to(), &draft, world.mallory_account());
-        world.settle_briefly();
-        let arrived = |r: &Text| r.header(MARK) == Some(&mark) && *name != "P-Preferred-Identity";
-        let with = [&world.gateway, &world.bob].iter().any(|phone| {
-            let seen = phone.seen(arrived);
-            seen.iter()
-                .any(|r| r.all(name).any(|v| v.contains("false-ceo")))
-        });
+        let answer = by_mallory(world, &draft)?;
+        let seen = arrived(world, &mark);
+        if seen.is_empty() && answer.status() < Some(300) {
+            return Err(format!(
+                "a MESSAGE with {name} to {to} got {} and arrived nowhere",
+                answer.start
+            ));
+        }
+        let with = seen
+            .iter()
+            .any(|r| r.all(name).any(|v| v.contains("false-ceo")));
         tally.judge(with, || format!("{name} arrived at {to}"));
     }
+    plain_ones_arrive(world)?;
     Ok(tally)
+}
+
+/// Mallory's request with his own credentials, and what it got.
+fn by_mallory(world: &World, draft: &Draft) -> Result<Text, String> {
+    let (_, answer) = world
+        .mallory
+        .ask_as(world.to(), draft, world.mallory_account())?;
+    world.settle_briefly();
+    Ok(answer)
+}
+
+/// What came of it to a user or to the gateway.
+fn arrived(world: &World, mark: &str) -> Vec<Text> {
+    let marked = |r: &Text| r.header(MARK) == Some(mark);
+    [&world.gateway, &world.bob]
+        .iter()
+        .flat_map(|phone| phone.seen(marked))
+        .collect()
+}
+
+/// That mallory reaches a number and a user where he says nothing false.
+fn plain_ones_arrive(world: &World) -> Result<(), String> {
+    for to in [world.number(), world.bob_aor()] {
+        let mark = word("plain");
+        let draft = Draft::new("MESSAGE", &world.mallory_aor(), &to).mark(&mark);
+        let answer = by_mallory(world, &draft)?;
+        if arrived(world, &mark).is_empty() {
+            return Err(format!(
+                "a MESSAGE to {to} without any of them got {} and arrived nowhere",
+                answer.start
+            ));
+        }
+    }
+    Ok(())
 }

@@ -10,12 +10,12 @@ use crate::scenario::{Flood, Scale, Scenario, Tally, beside};
 use crate::stream::Stream;
 use crate::target::Setup;
 use crate::wire::{Draft, Text, word};
-use crate::world::World;
+use crate::world::{World, fresh_phone};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "limit.guessing",
-        tries: "Passwords are guessed from one address, many with one nonce, and the right one after them; then the user himself and another one, whose phones were there before, register from that address.",
+        tries: "Passwords are guessed, with a new challenge for each third guess: one user's from one address, one user's from many, those of many users from one, and the right one after each of these. Then users whose phones were there before register from where they are.",
         through: "the right guess after the wrong ones; a user who is kept out.",
         setup: |_| {},
         not_kamailio: None,
@@ -53,56 +53,185 @@ pub(super) const SCENARIOS: &[Scenario] = &[
 fn guessing(world: &mut World, scale: &Scale) -> Result<Tally, String> {
     let mut tally = Tally::default();
     let neighbours = Neighbours::come(world)?;
-    let victim = world.alice_account().clone();
-    let aor = world.alice_aor();
-    let base = Draft::new("REGISTER", &aor, &aor)
-        .uri(&format!("sip:{}", world.domain))
-        .contact(&world.mallory.contact());
-    let first = world.mallory.ask(world.to(), &base)?;
-    let challenge = first
-        .all("WWW-Authenticate")
-        .find_map(Challenge::read)
-        .ok_or("a REGISTER is not challenged")?;
-    let guesses = scale.of(60, 5_000);
-    let begun = Instant::now();
-    let mut answered = 0_u64;
-    for n in 0..guesses {
-        let guess = Account::new(&victim.user, &format!("guess {n}"));
-        let count = u32::try_from(n + 1).unwrap_or(1);
-        let value = challenge.answer(&guess, "REGISTER", &base.uri, count);
-        let mut draft = base.again().with("Authorization", &value);
-        draft.call_id = word("g");
-        world.mallory.send(world.to(), &draft);
-        // A guesser does not wait for an answer that is held back.
-        let patience = Duration::from_millis(20);
-        let got = world.mallory.response(patience, &draft, |s| s >= 200);
-        answered += u64::from(got.is_some());
-        tally.judge(got.and_then(|g| g.status()) == Some(200), || {
-            "a guess was right".to_owned()
-        });
-        if begun.elapsed() > Duration::from_secs(20) {
-            break;
+    of_one_user(world, scale, &mut tally)?;
+    from_many_addresses(world, scale, &mut tally)?;
+    of_many_users(world, &mut tally)?;
+    neighbours.come_again(world, &mut tally);
+    let kept_out = world
+        .ceo
+        .register(world.to(), &world.domain, world.ceo_account());
+    tally.judge(kept_out.is_err(), || {
+        format!("ceo is kept out where he is: {:?}", kept_out.err())
+    });
+    Ok(tally)
+}
+
+/// Guesses for which a challenge is good: one that failed more often is no reason to refuse what
+/// comes after.
+const GUESSES_PER_CHALLENGE: u64 = 3;
+/// Guessing takes no longer: bounds forget, and what is judged here is that they hold meanwhile.
+const GUESSING_MAX: Duration = Duration::from_secs(15);
+/// How often the right guess comes after wrong ones. A bound forgets one now and then, and the
+/// right one may be what comes just then: so where it got in each time, there is no bound.
+const RIGHT_ONES: u64 = 3;
+
+/// Who guesses passwords from one place, and asks for a new challenge when one is spent.
+struct Guesser<'a> {
+    world: &'a World,
+    phone: &'a Phone,
+    challenge: Option<Challenge>,
+    guesses: u64,
+    was_challenged: bool,
+}
+
+impl<'a> Guesser<'a> {
+    fn new(world: &'a World, phone: &'a Phone) -> Self {
+        Self {
+            world,
+            phone,
+            challenge: None,
+            guesses: 0,
+            was_challenged: false,
         }
     }
-    let took = begun.elapsed().as_secs_f64();
+
+    /// A REGISTER with this name and password; its status, where one comes in time.
+    fn guess(&mut self, account: &Account, patience: Duration) -> Result<Option<u16>, String> {
+        let Some(draft) = self.next(account)? else {
+            return Ok(None);
+        };
+        self.phone.send(self.world.to(), &draft);
+        let got = self.phone.response(patience, &draft, |s| s >= 200);
+        Ok(got.and_then(|got| got.status()))
+    }
+
+    /// Whether the right password is taken, to a challenge that nobody has answered.
+    fn right(&mut self, account: &Account) -> Result<bool, String> {
+        self.challenge = None;
+        self.guesses = 0;
+        let Some(draft) = self.next(account)? else {
+            return Ok(false);
+        };
+        let patience = Duration::from_secs(2);
+        let got = self.phone.ask_for(patience, self.world.to(), &draft);
+        Ok(got.and_then(|got| got.status()) == Some(200))
+    }
+
+    /// The next guess; `None` for who gets no challenge any more.
+    fn next(&mut self, account: &Account) -> Result<Option<Draft>, String> {
+        let aor = self.world.aor(account);
+        let mut base = Draft::new("REGISTER", &aor, &aor)
+            .uri(&format!("sip:{}", self.world.domain))
+            .contact(&self.world.mallory.contact());
+        let nth = self.guesses % GUESSES_PER_CHALLENGE;
+        self.guesses += 1;
+        let challenge = match self.challenge.take().filter(|_| nth > 0) {
+            Some(challenge) => challenge,
+            None => {
+                let first = self
+                    .phone
+                    .ask_for(Duration::from_secs(1), self.world.to(), &base);
+                base = base.again();
+                let asked = |first: Text| first.all("WWW-Authenticate").find_map(Challenge::read);
+                match first.and_then(asked) {
+                    Some(challenge) => challenge,
+                    None if self.was_challenged => return Ok(None),
+                    None => return Err("a REGISTER is not challenged".to_owned()),
+                }
+            }
+        };
+        self.was_challenged = true;
+        let count = u32::try_from(nth + 1).unwrap_or(1);
+        let value = challenge.answer(account, "REGISTER", &base.uri, count);
+        self.challenge = Some(challenge);
+        Ok(Some(base.with("Authorization", &value)))
+    }
+}
+
+fn wrong(user: &str, n: u64) -> Account {
+    Account::new(user, &format!("guess {n}"))
+}
+
+/// One user's password, from one address at which he is as well.
+fn of_one_user(world: &World, scale: &Scale, tally: &mut Tally) -> Result<(), String> {
+    let victim = world.alice_account();
+    let mut guesser = Guesser::new(world, &world.mallory);
+    let begun = Instant::now();
+    let (mut guesses, mut answered) = (0, 0_u64);
+    while guesses < scale.of(60, 5_000) && begun.elapsed() < GUESSING_MAX {
+        guesses += 1;
+        // A guesser does not wait for an answer that is held back.
+        let got = guesser.guess(&wrong(&victim.user, guesses), Duration::from_millis(20))?;
+        answered += u64::from(got.is_some());
+        tally.judge(got == Some(200), || "a guess was right".to_owned());
+    }
     if !scale.quick {
         tally.note(format!(
             "{:.0} guesses a second got an answer, looked up or not",
-            answered as f64 / took
+            answered as f64 / begun.elapsed().as_secs_f64()
         ));
     }
-    let count = u32::try_from(guesses + 1).unwrap_or(1);
-    let value = challenge.answer(&victim, "REGISTER", &base.uri, count);
-    let right = base.again().with("Authorization", &value);
-    let got = world
-        .mallory
-        .ask_for(Duration::from_secs(2), world.to(), &right);
-    let got = got.and_then(|answer| answer.status());
-    tally.judge(got == Some(200), || {
+    let is_taken = guesser.right(victim)?;
+    tally.judge(is_taken, || {
         format!("the right guess after {guesses} wrong ones was taken")
     });
-    neighbours.come_again(world, &mut tally);
-    Ok(tally)
+    Ok(())
+}
+
+/// One user's password, each guess from an address of its own.
+fn from_many_addresses(world: &World, scale: &Scale, tally: &mut Tally) -> Result<(), String> {
+    let victim = world.ceo_account();
+    let at_once = Duration::from_secs(1);
+    let mut guesses = 0;
+    let mut guess_wrong = |times: u64, tally: &mut Tally| -> Result<(), String> {
+        for _ in 0..times {
+            guesses += 1;
+            let phone = fresh_phone()?;
+            let account = wrong(&victim.user, guesses);
+            let got = Guesser::new(world, &phone).guess(&account, at_once)?;
+            tally.judge(got == Some(200), || "a guess was right".to_owned());
+        }
+        Ok(())
+    };
+    guess_wrong(scale.of(30, 100), tally)?;
+    let mut taken = 0;
+    for _ in 0..RIGHT_ONES {
+        guess_wrong(2, tally)?;
+        let phone = fresh_phone()?;
+        taken += u64::from(Guesser::new(world, &phone).right(victim)?);
+    }
+    tally.judge(taken == RIGHT_ONES, || {
+        format!("the right guess after wrong ones from {guesses} addresses was taken")
+    });
+    Ok(())
+}
+
+/// The passwords of many, from one address.
+fn of_many_users(world: &World, tally: &mut Tally) -> Result<(), String> {
+    const GUESSES: u64 = 120;
+    let at_once = Duration::from_secs(1);
+    let phone = fresh_phone()?;
+    let mut guesser = Guesser::new(world, &phone);
+    let mut guesses = 0;
+    let mut guess_wrong = |guesser: &mut Guesser<'_>, times: u64, tally: &mut Tally| {
+        for _ in 0..times {
+            guesses += 1;
+            let got = guesser.guess(&wrong(&format!("user{guesses}"), guesses), at_once)?;
+            tally.judge(got == Some(200), || "a guess was right".to_owned());
+        }
+        Ok::<(), String>(())
+    };
+    guess_wrong(&mut guesser, GUESSES, tally)?;
+    let users = world.callers();
+    let mut taken = 0;
+    for account in users.iter().cycle().take(RIGHT_ONES as usize) {
+        guess_wrong(&mut guesser, GUESSES_PER_CHALLENGE, tally)?;
+        taken += u64::from(guesser.right(account)?);
+    }
+    tally.judge(taken == RIGHT_ONES, || {
+        format!("right guesses after wrong ones for {guesses} users were taken")
+    });
+    Ok(())
 }
 
 /// Users whose phones are behind the attacker's address, as behind one NAT,

@@ -60,14 +60,16 @@ fn large_messages(world: &mut World, scale: &Scale) -> Result<Tally, String> {
 
 fn forwards(world: &mut World, scale: &Scale, manner: Manner) -> Result<Tally, String> {
     let mut tally = Tally::default();
-    world.ceo.manner(manner);
     let flood = Flood {
         packets: scale.of(100, 10_000),
         sources: 1,
-        per_s: 1_000,
+        // Where tests run beside it, a phone's socket does not hold many of these.
+        per_s: scale.of(100, 1_000),
     };
     let peer = UdpSocket::bind("127.0.0.3:0").map_err(|e| e.to_string())?;
     let to = world.ceo_aor();
+    one_arrives(world, &to)?;
+    world.ceo.manner(manner);
     let before = world.ceo.received().0;
     let world = &*world;
     beside(world, scale, &mut tally, || {
@@ -78,6 +80,23 @@ fn forwards(world: &mut World, scale: &Scale, manner: Manner) -> Result<Tally, S
         })
     })?;
     let n = world.ceo.received().0 - before;
+    // What is repeated counts more than once; what comes at all is still most of it.
+    if n < tally.tried / 2 {
+        return Err(format!("{n} of {} came to the user", tally.tried));
+    }
     tally.note(format!("{n} packets came to the user"));
     Ok(tally)
+}
+
+/// That a trusted peer's large MESSAGE gets to the user, and its answer back.
+fn one_arrives(world: &World, to: &str) -> Result<(), String> {
+    let mark = word("one");
+    let draft = Draft::new("MESSAGE", "sip:x@trunk.test", to)
+        .mark(&mark)
+        .body_bytes(LARGE_BYTES);
+    let answer = world.peer.ask(world.to(), &draft)?;
+    if answer.status() != Some(200) || world.ceo.marked(&mark) == 0 {
+        return Err(format!("a large MESSAGE of a peer got {}", answer.start));
+    }
+    Ok(())
 }

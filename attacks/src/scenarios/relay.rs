@@ -285,6 +285,7 @@ fn itself(world: &mut World, _: &Scale) -> Result<Tally, String> {
 
 fn reflect(world: &mut World, scale: &Scale) -> Result<Tally, String> {
     let mut tally = Tally::default();
+    good_one_comes_back(world)?;
     let victim = &world.inside;
     let before = victim.received().0;
     let place = world.server.place();
@@ -304,7 +305,22 @@ fn reflect(world: &mut World, scale: &Scale) -> Result<Tally, String> {
     world.settle();
     let n = victim.received().0 - before;
     tally.break_in(n, || format!("{n} responses reached the victim"));
+    good_one_comes_back(world)?;
     Ok(tally)
+}
+
+/// That a request is forwarded, and that the response to it comes back: a forwarder of no
+/// responses would reflect none.
+fn good_one_comes_back(world: &World) -> Result<(), String> {
+    let mark = word("forwarded");
+    let draft = Draft::new("MESSAGE", &world.alice_aor(), &world.bob_aor()).mark(&mark);
+    let (_, answer) = world
+        .alice
+        .ask_as(world.to(), &draft, world.alice_account())?;
+    if answer.status() != Some(200) || world.bob.marked(&mark) == 0 {
+        return Err(format!("a MESSAGE to bob got {}", answer.start));
+    }
+    Ok(())
 }
 
 fn sips(world: &mut World, _: &Scale) -> Result<Tally, String> {

@@ -1,6 +1,7 @@
 //! What somebody in the path can do with packets of AH and ESP.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 
 use ipsec::{Association, Auth, Esp, Keys, Mode, Provider, Transform, Tunnel};
 
@@ -44,10 +45,14 @@ pub fn packets(data: &[u8]) {
         return;
     }
     if is_authenticated {
-        let icv = icv_at(association.transform, &sealed);
+        let icv = icv_of(association.transform, &sealed);
         let mut changed = sealed.clone();
-        changed[icv + usize::from(spoilt) % (sealed.len() - icv)] ^= 1 << (spoilt % 8);
+        changed[icv.start + usize::from(spoilt) % icv.len()] ^= 1 << (spoilt % 8);
         assert!(receiver.open(&mut changed).is_err(), "a changed ICV passed");
+        let mut changed = sealed.clone();
+        let last = changed.last_mut().expect("a packet has octets");
+        *last ^= 1 << (spoilt % 8);
+        assert!(receiver.open(&mut changed).is_err(), "a changed end passed");
     }
     let mut arrived = sealed.clone();
     let Ok(opened) = receiver.open(&mut arrived) else {
@@ -107,11 +112,105 @@ fn is_authenticated(transform: Transform) -> bool {
     }
 }
 
-/// Where the ICV begins: at the end of ESP, behind the twelve fixed octets of AH.
-fn icv_at(transform: Transform, sealed: &[u8]) -> usize {
+/// Protocol numbers of AH, and of the header of a fragment, which does not tell its length.
+const AH: u8 = 51;
+const FRAGMENT: u8 = 44;
+
+/// Where the ICV lies: at the end of ESP, behind the twelve fixed octets of AH.
+fn icv_of(transform: Transform, sealed: &[u8]) -> Range<usize> {
     match transform {
-        Transform::Esp(esp) => sealed.len() - esp.icv_bytes(),
-        // What follows the ICV is covered by it: any of it will do.
-        Transform::Ah(_) => sealed.len() - 1,
+        Transform::Esp(esp) => sealed.len() - esp.icv_bytes()..sealed.len(),
+        Transform::Ah(auth) => {
+            let icv_at = ah_at(sealed) + 12;
+            icv_at..icv_at + auth.icv_bytes()
+        }
+    }
+}
+
+/// Where AH lies in what was sealed: behind IPv4's header, or behind extension headers of IPv6.
+fn ah_at(sealed: &[u8]) -> usize {
+    if sealed[0] >> 4 == 4 {
+        return usize::from(sealed[0] & 0x0f) * 4;
+    }
+    let (mut at, mut kind) = (40, sealed[6]);
+    while kind != AH {
+        let units = if kind == FRAGMENT { 0 } else { sealed[at + 1] };
+        kind = sealed[at];
+        at += (usize::from(units) + 1) * 8;
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// UDP over IPv4, and over IPv6 behind a header that each node reads.
+    fn plain() -> [Vec<u8>; 2] {
+        let udp = [0x13, 0xc4, 0x13, 0xc4, 0, 12, 0, 0, b'd', b'a', b't', b'a'];
+        let mut v4 = vec![
+            0x45, 0, 0, 32, 0, 1, 0, 0, 64, 17, 0, 0, 192, 0, 2, 3, 192, 0, 2, 4,
+        ];
+        v4.extend_from_slice(&udp);
+        let mut v6 = vec![0x60, 0, 0, 0, 0, 20, 0, 64];
+        v6.extend_from_slice(&Ipv6Addr::LOCALHOST.octets());
+        v6.extend_from_slice(&Ipv6Addr::LOCALHOST.octets());
+        // Options for each hop: padding alone.
+        v6.extend_from_slice(&[17, 0, 1, 4, 0, 0, 0, 0]);
+        v6.extend_from_slice(&udp);
+        [v4, v6]
+    }
+
+    /// The choices that lead to AH.
+    fn of_ah() -> impl Iterator<Item = u8> {
+        let all = Esp::all().count() + Auth::ALL.len();
+        let all = u8::try_from(all).expect("few transforms");
+        (0..all).filter(|nth| matches!(nth_transform(*nth), Transform::Ah(_)))
+    }
+
+    #[test]
+    fn what_another_key_changes_of_a_packet_of_ah_is_its_icv() {
+        for (transform, mode) in of_ah().flat_map(|nth| [(nth, 0), (nth, 1), (nth, 2)]) {
+            for packet in plain() {
+                let Transform::Ah(auth) = nth_transform(transform) else {
+                    panic!("it is AH");
+                };
+                let association = Association {
+                    spi: 0x4321,
+                    transform: Transform::Ah(auth),
+                    mode: nth_mode(mode),
+                    is_extended: false,
+                    provider: Provider::RustCrypto,
+                };
+                let sealed = |octet: u8| {
+                    let keys = Keys::new(&[], &vec![octet; auth.key_bytes()]);
+                    let mut sender = association.outbound(&keys, [7; 16]).unwrap();
+                    let mut sealed = Vec::new();
+                    sender.seal(&packet, &mut sealed).unwrap();
+                    sealed
+                };
+                let (one, other) = (sealed(1), sealed(2));
+                let icv = icv_of(association.transform, &one);
+                assert_eq!(icv.len(), auth.icv_bytes());
+                for at in 0..one.len() {
+                    let is_same = one[at] == other[at];
+                    assert!(is_same || icv.contains(&at), "{at} of {icv:?}, {mode}");
+                }
+                assert_ne!(one[icv.clone()], other[icv]);
+            }
+        }
+    }
+
+    #[test]
+    fn every_octet_of_an_icv_is_compared() {
+        let transforms = of_ah().count();
+        assert_eq!(transforms, Auth::ALL.len());
+        for (transform, mode) in of_ah().flat_map(|nth| [(nth, 0), (nth, 1), (nth, 2)]) {
+            for packet in plain() {
+                for spoilt in 0..48 {
+                    packets(&[&[transform, mode, 0, spoilt], &packet[..]].concat());
+                }
+            }
+        }
     }
 }

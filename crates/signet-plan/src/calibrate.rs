@@ -7,7 +7,9 @@ use measure::Host;
 use signet_bed::Error;
 
 use crate::demand::{Key, Transport};
-use crate::drive::{Bench, Connection, Directory, Flow, Lengths, Long, Mixture, Ports, Stream};
+use crate::drive::{
+    Bench, Connection, Directory, Flow, Lengths, Long, Mixture, Ports, Stream, Stretch,
+};
 use crate::event::{Event, KEPT_S};
 use crate::machine;
 use crate::mixtures::mixtures;
@@ -445,15 +447,18 @@ fn long(bench: &Bench, profile: &mut Profile, factor: f64, lengths: Lengths) -> 
     Ok(())
 }
 
-/// What a transaction costs when it ends: what the server takes more once they do, on a machine
-/// as fast as in the middle.
+/// What a transaction costs when it ends: what the server takes more for each once they do, on a
+/// machine as fast as in the middle. Each stretch is off by as much as a run is, so that a
+/// difference of nothing is no more certain than another.
 fn later(profile: &Profile, long: &Long) -> Later {
     let [before, after] = long.speeds.map(|speed| profile.slowness(Some(speed)));
-    let more_cores = long.last_cores / after - long.first_cores / before;
-    let us = more_cores * 1e6 / long.kept_per_s.max(1e-9);
+    let each_us = |stretch: &Stretch, slowness: f64| {
+        stretch.cores / slowness * 1e6 / stretch.kept_per_s.max(1e-9)
+    };
+    let (first_us, last_us) = (each_us(&long.first, before), each_us(&long.last, after));
     Later {
-        us: us.max(0.0),
-        error_us: us.abs() / 2.0,
+        us: (last_us - first_us).max(0.0),
+        error_us: profile.off_by() * first_us.hypot(last_us),
     }
 }
 
@@ -541,24 +546,34 @@ mod tests {
             compute_us: us,
             kernel_us: us,
         };
-        let profile = Profile {
+        let mut profile = Profile {
             speed: Some(speed(100.0)),
             ..Profile::default()
         };
-        let long = |last_cores: f64, after_us: f64| Long {
-            first_cores: 0.10,
-            last_cores,
+        profile.fit.residual = 0.09;
+        let stretch = |cores: f64, kept_per_s: f64| Stretch { cores, kept_per_s };
+        let long = |last: Stretch, after_us: f64| Long {
+            first: stretch(0.10, 10_000.0),
+            last,
             speeds: [speed(100.0), speed(after_us)],
-            kept_per_s: 10_000.0,
             bytes: 0.0,
         };
-        let steady = later(&profile, &long(0.11, 100.0));
+        let steady = later(&profile, &long(stretch(0.11, 10_000.0), 100.0));
         assert!((steady.us - 1.0).abs() < 1e-9, "{steady:?}");
-        let slower = later(&profile, &long(0.132, 120.0));
+        let slower = later(&profile, &long(stretch(0.132, 10_000.0), 120.0));
         assert!((slower.us - 1.0).abs() < 1e-9, "{slower:?}");
-        let none = later(&profile, &long(0.09, 100.0));
+        let none = later(&profile, &long(stretch(0.09, 10_000.0), 100.0));
         assert_eq!(none.us, 0.0);
-        assert!((none.error_us - 0.5).abs() < 1e-9, "{none:?}");
+        // A tenth more came, and it took a tenth more.
+        let more = later(&profile, &long(stretch(0.11, 11_000.0), 100.0));
+        assert!(more.us < 1e-9, "{more:?}");
+        for one in [steady, slower, none, more] {
+            // 9 % of 10 us is what the first stretch alone may be off by.
+            assert!(one.error_us >= 0.9 && !one.is_seen(), "{one:?}");
+        }
+        profile.fit.residual = 0.001;
+        let clear = later(&profile, &long(stretch(0.11, 10_000.0), 100.0));
+        assert!(clear.is_seen(), "{clear:?}");
     }
 
     #[test]

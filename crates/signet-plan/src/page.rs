@@ -50,6 +50,7 @@ fn values(plan: &Plan, command: &str) -> Value {
         "minute": minute(plan),
         "savings": savings,
         "widened": plan.widened,
+        "unmeasured": plan.unmeasured,
         "demand": toml::to_string(&plan.demand).unwrap_or_default(),
         "command": command,
     })
@@ -224,6 +225,7 @@ mod tests {
             "look-ups under way",
             "signet plan &lt;it&gt;",
             "gives up protection",
+            "What was not measured",
         ] {
             assert!(page.contains(expected), "no '{expected}'");
         }

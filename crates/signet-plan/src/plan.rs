@@ -107,6 +107,9 @@ pub struct Plan {
     pub savings: Vec<Saving>,
     /// Why intervals are wider than the calibration alone would have them.
     pub widened: Vec<Widening>,
+    /// What was not measured and stands in the upper end of an interval alone, a sentence each.
+    #[serde(default)]
+    pub unmeasured: Vec<String>,
 }
 
 /// Whose prices a plan was made from.
@@ -265,6 +268,7 @@ pub(crate) fn sized(
         rates: busy,
         savings: Vec::new(),
         widened,
+        unmeasured: vec![base_of_one_worker(demand.machines.cores)],
     };
     Ok((made, fraction))
 }
@@ -342,6 +346,14 @@ fn need(profile: &Profile, rates: &Rates, demand: &Demand, wide: f64) -> Result<
     }
 }
 
+/// Why memory has so high an upper end.
+fn base_of_one_worker(cores: u32) -> String {
+    format!(
+        "memory: a server with nothing to do was looked at with one worker that had just started; \
+         the upper end has that again for every core ({cores})"
+    )
+}
+
 /// Memory of one of so many machines.
 fn memory(profile: &Profile, demand: &Demand, storm: &Rates, alive: u64, wide: f64) -> Estimate {
     let held = &profile.memory;
@@ -361,10 +373,13 @@ fn memory(profile: &Profile, demand: &Demand, storm: &Rates, alive: u64, wide: f
     }
     square += (bytes * wide).powi(2);
     let share = Estimate::new(bytes, square.sqrt()).times(1.0 / alive as f64);
+    // What a worker touches once it works, and what each further one has, is in no reading. It is
+    // less than a whole server with one.
+    let workers = f64::from(demand.machines.cores);
     Estimate {
         value: share.value + held.base,
         low: share.low + held.base,
-        high: share.high + held.base,
+        high: share.high + held.base * (1.0 + workers),
     }
 }
 

@@ -134,8 +134,18 @@ pub struct Held {
 pub struct Later {
     /// CPU time of each, in microseconds.
     pub us: f64,
-    /// Its uncertainty.
+    /// Its standard error.
     pub error_us: f64,
+}
+
+impl Later {
+    /// Standard errors that a figure has above it, or it may be noise alone.
+    const ERRORS: f64 = 2.0;
+
+    /// Whether the long run showed it above its noise.
+    pub fn is_seen(&self) -> bool {
+        self.us > Self::ERRORS * self.error_us
+    }
 }
 
 /// What a look-up costs outside of the server.
@@ -318,6 +328,12 @@ impl Profile {
         }
     }
 
+    /// By what share a run may be off: by as much as the fit is from the runs, or as repeats
+    /// differ, whichever is more.
+    pub fn off_by(&self) -> f64 {
+        self.fit.residual.max(self.noise())
+    }
+
     /// By what share runs of the same mixture differ.
     fn noise(&self) -> f64 {
         let mut repeats: BTreeMap<String, Vec<f64>> = BTreeMap::new();
@@ -446,6 +462,26 @@ mod tests {
             let id = profile.machine_id.as_deref();
             assert!(!profile.is_of(&profile.machine, id), "{name}");
         }
+    }
+
+    #[test]
+    fn a_shipped_long_run_that_showed_nothing_is_off_by_as_much_as_two_runs() {
+        let profile = Profile::open("epyc-2c").unwrap();
+        let later = profile.later.unwrap();
+        assert!(later.us == 0.0 && !later.is_seen(), "{later:?}");
+        // 1,179 calls a second, as docs/PLAN.md reckons.
+        let mut rates = Rates::default();
+        rates.add(Event::LegUdp, 2.0 * 1_179.0);
+        let (cores, _) = profile.fit.cores(&rates);
+        let each_us = cores * 1e6 / rates.kept_per_s();
+        let error_us = profile.off_by() * each_us.hypot(each_us);
+        assert!(
+            (later.error_us / error_us - 1.0).abs() < 0.001,
+            "{later:?} {error_us}"
+        );
+        let told = format!("{error_us:.1} us for each of 3,537 transactions");
+        let plan = include_str!("../../../docs/PLAN.md").replace('\n', " ");
+        assert!(plan.contains(&told), "{told}");
     }
 
     #[test]

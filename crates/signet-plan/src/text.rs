@@ -31,6 +31,12 @@ pub fn text(plan: &Plan) -> String {
             );
         }
     }
+    if !plan.unmeasured.is_empty() {
+        told.push_str("\nwhat was not measured\n");
+        for sentence in &plan.unmeasured {
+            line(&mut told, format_args!("  {sentence}"));
+        }
+    }
     told
 }
 
@@ -256,6 +262,8 @@ mod tests {
             "a P-256 certificate in the place of RSA-2048",
             "no authentication",
             "one worker was measured",
+            "what was not measured",
+            "with one worker that had just started",
         ] {
             assert!(text.contains(expected), "no '{expected}' in\n{text}");
         }

@@ -31,7 +31,7 @@ const BUSIER: f64 = 0.02;
 const MORE_HELD: f64 = 0.01;
 /// A database further away than any that was measured.
 const FURTHER: f64 = 0.05;
-/// Transactions that end later were not measured.
+/// Transactions that end later were not measured, or did not show above the noise.
 const NO_LATER: f64 = 0.10;
 
 /// What of a demand is beyond a profile.
@@ -54,9 +54,14 @@ pub(crate) fn widenings(profile: &Profile, demand: &Demand, is_own: bool) -> Vec
     if profile.is_quick {
         add("the calibration was made in a hurry".to_owned(), IN_A_HURRY);
     }
-    if profile.later.is_none() {
+    let unseen = match profile.later {
+        None => Some("was not measured"),
+        Some(later) if !later.is_seen() => Some("was not above the noise of the long run"),
+        Some(_) => None,
+    };
+    if let Some(why) = unseen {
         add(
-            "what transactions cost when they end was not measured".to_owned(),
+            format!("what transactions cost when they end {why}"),
             NO_LATER,
         );
     }

@@ -155,6 +155,8 @@ pub struct Point {
     pub cycles: Option<f64>,
     /// How many batches were timed.
     pub batches: u32,
+    /// How many times made a batch; 0 where the record does not say.
+    pub times: u32,
 }
 
 /// Something that was not measured.

@@ -7,7 +7,7 @@ use signet_bed::Error;
 use signet_bed::record::Machine;
 
 use crate::cycles;
-use crate::record::{Clock, FORMAT, Item, Missed, PriceRecord, VERSION};
+use crate::record::{Clock, FORMAT, Item, Missed, Point, PriceRecord, VERSION};
 use crate::timing::{self, Job, Timing};
 
 /// A median whose batches differ by more is noisy.
@@ -117,6 +117,14 @@ fn doubts(items: &[Item], waited: Option<f64>, timing: &Timing) -> Vec<String> {
             SPREAD_MAX * 100.0
         ));
     }
+    let is_short = |point: &&Point| timing.is_short(point.times, point.median_ns);
+    let short = points().filter(is_short).count();
+    if short > 0 {
+        doubts.push(format!(
+            "{short} of {count} medians are of batches of one time alone, which cold caches make dear: \
+             the machine was not quiet when batches were chosen"
+        ));
+    }
     let rounds = points().map(|point| point.batches).min().unwrap_or(0);
     if rounds < timing.rounds {
         doubts.push(format!(
@@ -130,7 +138,6 @@ fn doubts(items: &[Item], waited: Option<f64>, timing: &Timing) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Point;
 
     fn items(spread: f64, batches: u32) -> Vec<Item> {
         let point = Point {
@@ -159,6 +166,28 @@ mod tests {
                 && told[1].contains("10 of 10")
                 && told[2].contains("5 rounds of 9")
         );
+    }
+
+    #[test]
+    fn batches_of_one_time_are_told_where_more_were_wanted() {
+        let timing = Timing {
+            rounds: 9,
+            ..Timing::default()
+        };
+        let told = |times: u32, median_ns: f64| {
+            let mut items = items(0.01, 9);
+            items[0].points[3] = Point {
+                times,
+                median_ns,
+                ..items[0].points[3]
+            };
+            doubts(&items, None, &timing)
+        };
+        let short = told(1, 300.0);
+        assert_eq!(short.len(), 1, "{short:?}");
+        assert!(short[0].starts_with("1 of 10 medians"), "{short:?}");
+        assert!(told(166, 300.0).is_empty());
+        assert!(told(1, 60_000.0).is_empty(), "a handshake fills a batch");
     }
 
     #[test]

@@ -61,7 +61,23 @@ pub struct Timing {
 impl Timing {
     /// Fewer batches make no median.
     pub const ROUNDS_MIN: u32 = 5;
+
+    /// How many times of so long each make a batch, and no more than `most`.
+    fn times(&self, each_ns: f64, most: u32) -> u32 {
+        (self.batch_ns as f64 / each_ns.max(1.0)).clamp(1.0, f64::from(most)) as u32
+    }
+
+    /// Whether batches of so many times are a small part of what they are to be: an interruption
+    /// made the work look long when they were chosen.
+    pub(crate) fn is_short(&self, times: u32, each_ns: f64) -> bool {
+        times == 1 && each_ns * SHORT < self.batch_ns as f64
+    }
 }
+
+/// A batch of one time that is shorter than the batch that was wanted by more than this.
+const SHORT: f64 = 8.0;
+/// How many trials agree before the last number of times is settled.
+const TRIALS: u32 = 3;
 
 impl Default for Timing {
     fn default() -> Self {
@@ -124,8 +140,15 @@ fn first(mut job: Job, timing: &Timing, clock: &Clock) -> Result<Timed, Error> {
     batch(&mut *job.work, 1, clock)?;
     let mut times = 1;
     loop {
-        let each_ns = batch(&mut *job.work, times, clock)?.max(1.0);
-        let wanted = (timing.batch_ns as f64 / each_ns).clamp(1.0, f64::from(most)) as u32;
+        let mut each_ns = batch(&mut *job.work, times, clock)?;
+        // An interruption makes one trial long, and batches short for the whole run: so where no
+        // longer ones seem to be wanted it is tried again, and the shortest counts.
+        for _ in 1..TRIALS {
+            if timing.times(each_ns, most) <= times.saturating_mul(2) {
+                each_ns = each_ns.min(batch(&mut *job.work, times, clock)?);
+            }
+        }
+        let wanted = timing.times(each_ns, most);
         if wanted <= times.saturating_mul(2) {
             return Ok(Timed {
                 job,
@@ -150,7 +173,10 @@ fn batch(work: &mut dyn Work, times: u32, clock: &Clock) -> Result<f64, Error> {
 fn items(timed: Vec<Timed>, clock: &Clock) -> Vec<Item> {
     let mut items: Vec<Item> = Vec::new();
     for mut timed in timed {
-        let point = point(timed.job.size_bytes, &mut timed.each_ns, clock);
+        let point = Point {
+            times: timed.times,
+            ..point(timed.job.size_bytes, &mut timed.each_ns, clock)
+        };
         let item = timed.job.item;
         let same = |known: &&mut Item| {
             known.name == item.name
@@ -185,6 +211,7 @@ fn point(size_bytes: u64, each_ns: &mut [f64], clock: &Clock) -> Point {
         spread,
         cycles: (clock.hz > 0.0).then(|| median_ns * clock.hz / 1e9),
         batches: u32::try_from(each_ns.len()).unwrap_or(u32::MAX),
+        times: 0,
     }
 }
 
@@ -283,6 +310,66 @@ mod tests {
         )
         .unwrap();
         assert_eq!(items[0].points[0].batches, Timing::ROUNDS_MIN);
+    }
+
+    /// Takes 300 ns each by its own count, and is interrupted in one of its batches.
+    struct Interrupted {
+        batches: u32,
+        in_batch: u32,
+        ns: f64,
+    }
+
+    impl Work for Interrupted {
+        fn run(&mut self, times: u32) -> Result<(), Error> {
+            self.ns = f64::from(times) * 300.0;
+            if self.batches == self.in_batch {
+                self.ns += 5e6;
+            }
+            self.batches += 1;
+            Ok(())
+        }
+
+        fn counted_ns(&self) -> Option<f64> {
+            Some(self.ns)
+        }
+    }
+
+    fn interrupted(in_batch: u32) -> Job {
+        Job {
+            work: Box::new(Interrupted {
+                batches: 0,
+                in_batch,
+                ns: 0.0,
+            }),
+            ..job("a", 64)
+        }
+    }
+
+    #[test]
+    fn an_interruption_while_a_batch_is_sized_makes_no_short_batches() {
+        let timing = Timing::default();
+        let sized = |in_batch: u32| {
+            let job = interrupted(in_batch);
+            first(job, &timing, &Clock::default()).unwrap().times
+        };
+        let undisturbed = sized(u32::MAX);
+        assert_eq!(undisturbed, 166);
+        for in_batch in 0..10 {
+            assert_eq!(sized(in_batch), undisturbed, "{in_batch}");
+        }
+    }
+
+    #[test]
+    fn how_many_times_made_a_batch_is_in_the_record() {
+        let timing = Timing {
+            rounds: 3,
+            ..Timing::default()
+        };
+        let jobs = vec![interrupted(u32::MAX)];
+        let items = run(jobs, &timing, &Clock::default(), &mut |_, _| {}).unwrap();
+        assert_eq!(items[0].points[0].times, 166);
+        assert!(timing.is_short(1, 300.0) && !timing.is_short(166, 300.0));
+        assert!(!timing.is_short(1, 40_000.0));
     }
 
     #[test]

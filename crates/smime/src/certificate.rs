@@ -70,6 +70,8 @@ pub struct Certificate {
     uris: Vec<String>,
     /// The uses of the key; `None` where nothing is said.
     usages: Option<u8>,
+    /// Whether it says what its key is for, and protecting mail is not among that.
+    is_for_others: bool,
 }
 
 impl Certificate {
@@ -127,6 +129,7 @@ impl Certificate {
             kind,
             uris: Vec::new(),
             usages: None,
+            is_for_others: false,
         };
         tbs.optional(implicit(1))?;
         tbs.optional(implicit(2))?;
@@ -148,6 +151,14 @@ impl Certificate {
                     // How many bits are unused, and the bits.
                     let bits = value.expect(BIT_STRING)?.contents;
                     self.usages = Some(bits.get(1).copied().unwrap_or(0));
+                }
+                oid::PURPOSES => {
+                    let mut purposes = value.expect(SEQUENCE)?.inside();
+                    self.is_for_others = true;
+                    while !purposes.is_empty() {
+                        let purpose = purposes.expect(OID)?.contents;
+                        self.is_for_others &= purpose != oid::EMAIL_PROTECTION;
+                    }
                 }
                 oid::ALT_NAME => {
                     let mut names = value.expect(SEQUENCE)?.inside();
@@ -198,6 +209,11 @@ impl Certificate {
     /// Whether its key may sign bodies.
     pub(crate) fn may_sign(&self) -> bool {
         self.may(usage::DIGITAL_SIGNATURE | usage::NON_REPUDIATION)
+    }
+
+    /// Whether its key may protect mail, which a body counts as (RFC 8550 4.4.4).
+    pub(crate) const fn may_protect_mail(&self) -> bool {
+        !self.is_for_others
     }
 
     /// Whether bodies may be encrypted for its key.

@@ -47,5 +47,7 @@ pub(crate) const KEY_ID: &[u8] = b"\x55\x1d\x0e";
 pub(crate) const KEY_USAGE: &[u8] = b"\x55\x1d\x0f";
 /// id-ce-subjectAltName (RFC 5280 4.2.1.6).
 pub(crate) const ALT_NAME: &[u8] = b"\x55\x1d\x11";
+/// id-ce-extKeyUsage (RFC 5280 4.2.1.12).
+pub(crate) const PURPOSES: &[u8] = b"\x55\x1d\x25";
 /// id-kp-emailProtection (RFC 8550 4.4.4).
 pub(crate) const EMAIL_PROTECTION: &[u8] = b"\x2b\x06\x01\x05\x05\x07\x03\x04";

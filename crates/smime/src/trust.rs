@@ -16,6 +16,8 @@ use crate::oid;
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
     anchors: Vec<TrustAnchor<'static>>,
+    /// The certificates of the anchors: who signed himself is known by his whole certificate.
+    listed: Vec<CertificateDer<'static>>,
 }
 
 impl Trust {
@@ -24,7 +26,7 @@ impl Trust {
     /// # Errors
     /// It has none, or one that cannot be read.
     pub fn from_pem(pem: &[u8]) -> Result<Self, IdentityError> {
-        let mut anchors = Vec::new();
+        let mut this = Self::default();
         for certificate in Certificate::from_pem(pem)? {
             let anchor = anchor_from_trusted_cert(&certificate.der).map_err(|_| {
                 IdentityError::new(
@@ -32,9 +34,10 @@ impl Trust {
                     "name the PEM file of the authority",
                 )
             })?;
-            anchors.push(anchor.to_owned());
+            this.anchors.push(anchor.to_owned());
+            this.listed.push(certificate.der);
         }
-        Ok(Self { anchors })
+        Ok(this)
     }
 
     /// Whether a chain leads from the signer to an authority at this time
@@ -61,10 +64,23 @@ impl Trust {
             None,
         )
         .map(drop)
-        .map_err(|error| match error {
-            webpki::Error::RequiredEkuNotFoundContext(_) => OpenError::WrongUse,
-            _ => OpenError::Untrusted,
+        .or_else(|error| match error {
+            webpki::Error::RequiredEkuNotFoundContext(_) => Err(OpenError::WrongUse),
+            // RFC 3261 23.1: "Implementations may also use pre-configured certificates in deployments in
+            // which a previous trust relationship exists between all SIP entities." One that its user
+            // signed is often an authority's as well, and webpki takes none of those for a user's. It
+            // has looked at the time before it says so, and not at what the key is for.
+            webpki::Error::CaUsedAsEndEntity if self.lists(signer) => signer
+                .may_protect_mail()
+                .then_some(())
+                .ok_or(OpenError::WrongUse),
+            _ => Err(OpenError::Untrusted),
         })
+    }
+
+    /// Whether this very certificate was named as one to be believed.
+    fn lists(&self, signer: &Certificate) -> bool {
+        self.listed.contains(&signer.der)
     }
 }
 
@@ -106,6 +122,10 @@ impl Keyring {
 
 #[cfg(test)]
 mod tests {
+    use rcgen::{
+        BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, KeyPair, SanType,
+    };
+
     use super::*;
     use crate::make::{Authority, Kind};
 
@@ -124,6 +144,55 @@ mod tests {
         let nobody = Trust::default();
         let told = nobody.check(good.certificate(), &[], now);
         assert_eq!(told, Err(OpenError::Untrusted));
+    }
+
+    /// A certificate that is signed with its own key, with what `change` makes of it.
+    fn by_himself(change: impl FnOnce(&mut CertificateParams)) -> (Certificate, String) {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let uri = "sip:user1@example.org".try_into().unwrap();
+        params.subject_alt_names.push(SanType::URI(uri));
+        change(&mut params);
+        let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        let certificate = Certificate::from_pem(pem.as_bytes()).unwrap().remove(0);
+        (certificate, pem)
+    }
+
+    #[test]
+    fn who_signed_himself_is_believed_where_his_certificate_is_listed_and_in_its_time() {
+        let now = 1_800_000_000;
+        for is_ca in [
+            IsCa::Ca(BasicConstraints::Unconstrained),
+            IsCa::ExplicitNoCa,
+            IsCa::NoCa,
+        ] {
+            let of_kind = || by_himself(|params| params.is_ca = is_ca);
+            let ((his, pem), (other, _)) = (of_kind(), of_kind());
+            let trust = Trust::from_pem(pem.as_bytes()).unwrap();
+            assert_eq!(trust.check(&his, &[], now), Ok(()), "{is_ca:?}");
+            assert_eq!(trust.check(&his, &[], 1), Err(OpenError::Untrusted));
+            let told = trust.check(&other, &[], now);
+            assert_eq!(told, Err(OpenError::Untrusted), "{is_ca:?}");
+            let told = Trust::default().check(&his, &[], now);
+            assert_eq!(told, Err(OpenError::Untrusted), "{is_ca:?}");
+        }
+    }
+
+    #[test]
+    fn who_signed_himself_for_another_use_is_not_believed() {
+        let now = 1_800_000_000;
+        let told = |purposes: Vec<ExtendedKeyUsagePurpose>| {
+            let (his, pem) = by_himself(|params| params.extended_key_usages = purposes);
+            let trust = Trust::from_pem(pem.as_bytes()).unwrap();
+            trust.check(&his, &[], now)
+        };
+        let [server, mail] = [
+            ExtendedKeyUsagePurpose::ServerAuth,
+            ExtendedKeyUsagePurpose::EmailProtection,
+        ];
+        assert_eq!(told(vec![server.clone()]), Err(OpenError::WrongUse));
+        assert_eq!(told(vec![server, mail]), Ok(()));
     }
 
     #[test]

@@ -263,16 +263,22 @@ impl Bench {
         let last = self.spent(&server, lengths.measure);
         let told = load.end()?;
         let after = calibrate::measure(SERVER_CORE, &LOOPS)?;
-        let doubts = doubts(&[(&told, per_s, per_s)]);
+        let came_per_s =
+            [&first, &last].map(|spent| started_per_s(&told, spent.from_unix_s, spent.to_unix_s));
+        let doubts = doubts(&came_per_s.map(|came_per_s| (&told, per_s, came_per_s)));
         if let Some(doubt) = doubts.first() {
             return Err(format!("the long run does not count: {doubt}"));
         }
         let kept_per_s = mixture.rates().kept_per_s();
+        let stretch = |spent: &Spent, came_per_s: f64| Stretch {
+            cores: spent.cores,
+            kept_per_s: came_per_s * kept_per_s / per_s,
+        };
+        let [came_first_per_s, came_last_per_s] = came_per_s;
         Ok(Long {
-            first_cores: first,
-            last_cores: last,
+            first: stretch(&first, came_first_per_s),
+            last: stretch(&last, came_last_per_s),
             speeds: [before, after],
-            kept_per_s,
             bytes: (grown / (growth_s * kept_per_s)).max(0.0),
         })
     }
@@ -287,12 +293,18 @@ impl Bench {
         around.load((0, stream), mixture.users, length)
     }
 
-    /// CPU time that a server takes in so long, in cores.
-    fn spent(&self, server: &Server, length: Duration) -> f64 {
+    /// CPU time that a server takes in so long.
+    fn spent(&self, server: &Server, length: Duration) -> Spent {
         let spent_ns = || server.watched.map_or(0, cpu_ns);
+        let from_unix_s = unix_s();
         let (began, before) = (Instant::now(), spent_ns());
         std::thread::sleep(length);
-        spent_ns().saturating_sub(before) as f64 / 1e9 / began.elapsed().as_secs_f64()
+        let cores = spent_ns().saturating_sub(before) as f64 / 1e9 / began.elapsed().as_secs_f64();
+        Spent {
+            cores,
+            from_unix_s,
+            to_unix_s: unix_s(),
+        }
     }
 
     /// Memory of a server with nothing to do, and bytes for each call that stands, what
@@ -316,16 +328,30 @@ impl Bench {
 /// What the long run showed of transactions that stay for 64*T1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Long {
-    /// CPU time of the server before any transaction ended, in cores.
-    pub first_cores: f64,
-    /// The same once as many end as begin.
-    pub last_cores: f64,
+    /// Before any transaction ended.
+    pub first: Stretch,
+    /// Once as many end as begin.
+    pub last: Stretch,
     /// How fast the machine was before and after the run.
     pub speeds: [Speed; 2],
-    /// Transactions that began in a second and stayed.
-    pub kept_per_s: f64,
     /// What one of them holds, in bytes.
     pub bytes: f64,
+}
+
+/// Some seconds of the long run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stretch {
+    /// CPU time of the server, in cores.
+    pub cores: f64,
+    /// Transactions that began in a second of it, and stay.
+    pub kept_per_s: f64,
+}
+
+/// CPU time between two moments.
+struct Spent {
+    cores: f64,
+    from_unix_s: f64,
+    to_unix_s: f64,
 }
 
 /// CPU time of a process and its descendants, in nanoseconds; 0 where it is gone.

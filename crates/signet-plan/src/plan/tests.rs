@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::demand::Key;
+use crate::profile::Later;
 use crate::testing::{demand, profile};
 
 fn made(change: impl FnOnce(&mut Demand)) -> Plan {
@@ -155,6 +156,54 @@ fn memory_is_what_is_held() {
     let seen = plan.memory_bytes.value;
     assert!((seen / expected - 1.0).abs() < 1e-9, "{seen} {expected}");
     assert_eq!(plan.connections, 70_000);
+}
+
+#[test]
+fn more_cores_may_take_more_memory_than_the_one_worker_that_was_looked_at() {
+    let of = |cores: u32| {
+        let plan = made(|demand| {
+            demand.subscribers.count = 24;
+            demand.calls.busy_hour = 24;
+            demand.machines.cores = cores;
+        });
+        let told = format!("for every core ({cores})");
+        assert!(plan.unmeasured[0].contains(&told), "{:?}", plan.unmeasured);
+        plan.memory_bytes
+    };
+    let plans = [1, 2, 8, 64].map(of);
+    assert!(plans.is_sorted_by(|less, more| less.high < more.high));
+    // 40 MB at the start of one worker; 33 and 47 MB of two, at the start and later (0014).
+    assert!(plans[1].high > plans[1].low * 1.5, "{:?}", plans[1]);
+    // 64 rooms for datagrams of 4 MB, and 64 tables.
+    assert!(plans[3].high > 320e6, "{:?}", plans[3]);
+    assert!(plans.iter().all(|memory| memory.low >= 40e6));
+}
+
+#[test]
+fn a_long_run_that_showed_nothing_makes_no_plan_more_certain() {
+    let with = |later: Option<Later>| {
+        let mut profile = profile();
+        profile.later = later;
+        plan(&profile, &demand(|_| {}), true).unwrap()
+    };
+    let none = with(None);
+    for (us, error_us) in [(0.0, 0.0), (0.0, 0.1), (0.0, 6.0), (0.4, 0.2), (5.0, 3.0)] {
+        let some = with(Some(Later { us, error_us }));
+        assert!(
+            some.busy_cores.high >= none.busy_cores.high && some.cores >= none.cores,
+            "{us} {error_us}: {:?} {:?}",
+            some.busy_cores,
+            none.busy_cores
+        );
+        let why = "what transactions cost when they end was not above the noise";
+        let told = some.widened.iter().any(|one| one.why.starts_with(why));
+        assert!(told, "{:?}", some.widened);
+    }
+    let seen = with(Some(Later {
+        us: 5.0,
+        error_us: 1.0,
+    }));
+    assert_eq!(seen.widened.len() + 1, none.widened.len());
 }
 
 #[test]
