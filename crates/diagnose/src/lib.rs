@@ -1,6 +1,8 @@
 //! Errors of a file in TOML: where, what, and what to write instead.
 #![forbid(unsafe_code)]
 
+mod secrets;
+
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -19,7 +21,7 @@ pub struct Fault {
 }
 
 /// A configuration, or another file, that cannot be used. Its text names file, line and
-/// column of each fault and what to write instead.
+/// column of each fault and what to write instead; it has no secret that stands in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// The file, or `options` for the command line.
@@ -33,7 +35,7 @@ pub struct ConfigError {
 pub struct Problem {
     /// Line and column, from 1; none for a missing file or an option.
     pub place: Option<(usize, usize)>,
-    /// The line, for the reader.
+    /// The line, for the reader, with stars for what is a secret in it.
     pub line: String,
     /// The columns to point at.
     pub width: usize,
@@ -108,6 +110,7 @@ impl ConfigError {
 
 impl Problem {
     fn new(text: &str, span: Option<Range<usize>>, what: String, remedy: String) -> Self {
+        let (what, remedy) = (secrets::sentence(&what), secrets::sentence(&remedy));
         let Some(span) = span else {
             return Self {
                 place: None,
@@ -119,10 +122,9 @@ impl Problem {
         };
         let before = text.get(..span.start).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-        let line = text
-            .get(line_start..)
-            .and_then(|rest| rest.lines().next())
-            .unwrap_or("");
+        let unknown_key = what.strip_prefix(UNKNOWN_KEY);
+        let unknown_key = unknown_key.map(|key| key.trim_matches([' ', '`']));
+        let line = secrets::line(text, line_start, unknown_key);
         let column = before
             .get(line_start..)
             .map_or(0, |front| front.chars().count());
@@ -131,8 +133,8 @@ impl Problem {
         });
         Self {
             place: Some((before.matches('\n').count() + 1, column + 1)),
-            line: line.to_owned(),
             width: marked.clamp(1, line.chars().count().saturating_sub(column).max(1)),
+            line,
             what,
             remedy,
         }
@@ -159,7 +161,8 @@ impl fmt::Display for ConfigError {
                     "",
                     "",
                     "^".repeat(problem.width),
-                    skip = column - 1
+                    // The line is shorter than it is in the file where a secret was left out.
+                    skip = (column - 1).min(problem.line.chars().count())
                 )?;
             }
             if !problem.remedy.is_empty() {
@@ -171,6 +174,9 @@ impl fmt::Display for ConfigError {
 }
 
 impl std::error::Error for ConfigError {}
+
+/// How it is told that a key is unknown; its name follows.
+const UNKNOWN_KEY: &str = "unknown key";
 
 /// The most faults of one text that are told at once.
 const PROBLEMS_MAX: usize = 20;
@@ -249,7 +255,7 @@ fn explain(message: &str, example: &str) -> (String, String) {
         .split_once("expected ")
         .map_or("", |(_, expected)| expected);
     let kind = if message.starts_with("unknown field") {
-        "unknown key"
+        UNKNOWN_KEY
     } else if message.starts_with("unknown variant") {
         "unknown value"
     } else if message.starts_with("missing field") {

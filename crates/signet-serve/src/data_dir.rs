@@ -19,9 +19,11 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::{Gid, Uid, User};
+use sip_store::{Database, StoreErrorKind};
 use zeroize::Zeroizing;
 
 use crate::Error;
@@ -35,6 +37,10 @@ pub struct DataDir {
 
 /// The database's file in the folder.
 pub(crate) const DATABASE: &str = "signet.db";
+
+/// How long a command waits for another that has the folder, and how often it looks.
+const OTHERS_PATIENCE: Duration = Duration::from_secs(2);
+const OTHERS_STEP: Duration = Duration::from_millis(20);
 
 /// Held while a server runs on a data folder; two cannot share one.
 #[derive(Debug)]
@@ -193,6 +199,39 @@ impl DataDir {
         self.file(DATABASE)
     }
 
+    /// The database, for a command. What an older version wrote is brought up to date only while
+    /// no server has the folder: one of that version would go on with a schema that it does not
+    /// know.
+    pub(crate) fn open_database(&self) -> Result<Database, Error> {
+        let file = self.database();
+        if !file.exists() {
+            return Ok(Database::open(&file)?);
+        }
+        let until = Instant::now() + OTHERS_PATIENCE;
+        loop {
+            match Database::open_as_it_is(&file) {
+                Err(error) if error.kind() == StoreErrorKind::Older => {}
+                opened => return Ok(opened?),
+            }
+            let held = match self.lock() {
+                Ok(_no_server) => return Ok(Database::open(&file)?),
+                Err(held) => held,
+            };
+            // Another command may be at it.
+            if Instant::now() >= until {
+                return Err(Error::new(
+                    format!(
+                        "{} is of an older version than this program, and {}",
+                        file.display(),
+                        held.what()
+                    ),
+                    "if a server runs there, restart it with this version first, for example: systemctl restart signet; then type this again",
+                ));
+            }
+            std::thread::sleep(OTHERS_STEP);
+        }
+    }
+
     /// The node's secret, made at the first start.
     pub fn node_secret(&self) -> Result<Zeroizing<[u8; 32]>, Error> {
         self.secret("node.secret", "phones then are challenged anew")
@@ -287,28 +326,64 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Er
     written.map_err(fail)
 }
 
+/// A file that the operator names cannot be read by the user that the server runs as, who is
+/// rarely the one that made it.
+pub(crate) fn unreadable(doing: &str, file: &Path, error: &std::io::Error) -> Error {
+    let remedy = match error.kind() {
+        ErrorKind::NotFound => {
+            "look whether the path is right: it is taken from the folder of the configuration file"
+                .to_owned()
+        }
+        ErrorKind::PermissionDenied => {
+            let user = this_user();
+            format!(
+                "the server runs as {user}, who must own the file and may have to pass the folders above it; type: chown {user} {}",
+                file.display()
+            )
+        }
+        ErrorKind::IsADirectory => "name the file in it".to_owned(),
+        _ => "look at the file and the disk that it is on".to_owned(),
+    };
+    Error::new(
+        format!("cannot {doing} {}: {error}", file.display()),
+        remedy,
+    )
+}
+
+/// The user that this process runs as, by name or number.
+pub(crate) fn this_user() -> String {
+    let uid = nix::unistd::geteuid();
+    let user = User::from_uid(uid).ok().flatten();
+    user.map_or_else(|| uid.to_string(), |user| user.name)
+}
+
 /// A key or password that others can read is no secret. `what` it is stands before its name.
 pub(crate) fn refuse_readable_by_others(what: &str, path: &Path) -> Result<(), Error> {
     let meta = path
         .metadata()
-        .map_err(|error| Error::file("read", path, &error))?;
+        .map_err(|error| unreadable("read", path, &error))?;
     if meta.mode() & 0o077 == 0 {
         return Ok(());
     }
+    let file = path.display();
+    // Who is not its owner could read it no more.
+    let owned = match meta.uid() == nix::unistd::geteuid().as_raw() {
+        true => String::new(),
+        false => format!(", and: chown {} {file}", this_user()),
+    };
     Err(Error::new(
         format!(
-            "{what} {} can be read by others (mode {:03o})",
-            path.display(),
+            "{what} {file} can be read by others (mode {:03o})",
             meta.mode() & 0o777
         ),
-        format!("type: chmod 600 {}", path.display()),
+        format!("type: chmod 600 {file}{owned}"),
     ))
 }
 
 /// Reads a secret of 64 hexadecimal digits; `remedy` is for a file that holds
 /// something else.
 pub(crate) fn read_secret(path: &Path, remedy: &str) -> Result<Zeroizing<[u8; 32]>, Error> {
-    let mut file = File::open(path).map_err(|error| Error::file("read", path, &error))?;
+    let mut file = File::open(path).map_err(|error| unreadable("read", path, &error))?;
     refuse_readable_by_others("the key", path)?;
     let mut text = Zeroizing::new(String::new());
     let mut secret = Zeroizing::new([0; 32]);

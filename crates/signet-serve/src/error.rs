@@ -30,7 +30,10 @@ impl Error {
         use std::io::ErrorKind;
         let remedy = match error.kind() {
             ErrorKind::NotFound => "look whether the path is right",
-            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            ErrorKind::ReadOnlyFilesystem => {
+                "name a folder that this process may write to; systemd lets a unit write to those in its ReadWritePaths= besides its own"
+            }
+            ErrorKind::PermissionDenied => {
                 "run as the user that the folder belongs to, or name another: `data` in the configuration file, --data without one"
             }
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room on the disk",

@@ -26,7 +26,7 @@ use tokio::task::{AbortHandle, LocalSet};
 use zeroize::Zeroizing;
 
 use crate::config;
-use crate::data_dir::refuse_readable_by_others;
+use crate::data_dir::{refuse_readable_by_others, unreadable};
 use crate::store_link::spawn;
 use crate::userdb::store_error;
 use crate::{Error, random_bytes};
@@ -135,7 +135,7 @@ fn endpoint(options: &Options) -> Result<Endpoint, Error> {
 
 fn token(path: &Path) -> Result<Secret, Error> {
     let text = std::fs::read(path)
-        .map_err(|error| Error::file("read the hook's token from", path, &error))?;
+        .map_err(|error| unreadable("read the hook's token from", path, &error))?;
     let text = Zeroizing::new(text);
     refuse_readable_by_others("the hook's token in", path)?;
     let token = text.trim_ascii();

@@ -96,13 +96,13 @@ fn write_lines(to: &mut impl Write) {
     loop {
         QUEUE.write_next(to, |left_out| {
             tracing::error!(
-                "{left_out} lines of the log were left out here: whoever reads the standard error did not keep up"
+                "{left_out} lines of the log were left out here: whoever reads the standard error did not keep up, or the disk that it goes to was full"
             );
         });
     }
 }
 
-/// How many lines were left out because whoever reads them did not keep up.
+/// How many lines were left out because whoever reads them, or a disk, did not take them.
 pub(crate) fn left_out() -> u64 {
     QUEUE.left_out()
 }

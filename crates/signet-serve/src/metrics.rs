@@ -102,12 +102,12 @@ impl Sources {
     /// Looks whether the database hangs, which keeps the server from being ready, and tells the log.
     /// Registrations wait for it for `save_timeout_ms`.
     pub(crate) fn look_at_store(&self, save_timeout_ms: u64) {
-        look_at_store(&self.store, clock::unix_ms(), save_timeout_ms);
+        look_at_store(&self.store, clock::now_ms(), save_timeout_ms);
     }
 
     /// Whether registrations can be stored, as far as that was tried lately.
     fn stores(&self) -> bool {
-        !self.store.fails_to_save(clock::unix_ms(), UNSTORED_MS)
+        !self.store.fails_to_save(clock::now_ms(), UNSTORED_MS)
     }
 
     /// What TLS shows and takes, the listeners named by their real addresses.
@@ -178,8 +178,8 @@ impl Sources {
     }
 }
 
-fn look_at_store(store: &ServiceCounters, now_unix_ms: u64, save_timeout_ms: u64) {
-    match store.look_at_commit(now_unix_ms, save_timeout_ms.max(COMMIT_MS)) {
+fn look_at_store(store: &ServiceCounters, now_ms: u64, save_timeout_ms: u64) {
+    match store.look_at_commit(now_ms, save_timeout_ms.max(COMMIT_MS)) {
         Some(CommitNews::Hangs { for_ms }) => tracing::error!(
             "the database has not answered for {for_ms} ms, and no registration can be stored: look at the disk of the data folder, and at who has the database locked"
         ),
@@ -290,9 +290,8 @@ mod tests {
     #[test]
     fn a_database_that_hangs_is_told_of_once_and_when_it_answers() {
         let counters = ServiceCounters::default();
-        let look = |now_unix_ms, save_timeout_ms| {
-            logged(|| look_at_store(&counters, now_unix_ms, save_timeout_ms))
-        };
+        let look =
+            |now_ms, save_timeout_ms| logged(|| look_at_store(&counters, now_ms, save_timeout_ms));
         let config = ServiceConfig::default();
         let order = || {
             let (orders, queue) = queue(1);
@@ -309,7 +308,8 @@ mod tests {
             assert!(told.contains("has not answered for 4001 ms"), "{told}");
             assert_eq!(look(10_000, 4_000), "");
         });
-        serve_saves(&mut at, &order(), &config, &counters, || 5_000, |_| {});
+        let now_ms = || 5_000;
+        serve_saves(&mut at, &order(), &config, &counters, || 0, now_ms, |_| {});
         // It has ended, and late.
         assert_eq!(look(10_000, 4_000), "");
         let mut in_time = At(|| {});
@@ -318,6 +318,7 @@ mod tests {
             &order(),
             &config,
             &counters,
+            || 0,
             || 11_000,
             |_| {},
         );

@@ -1,6 +1,8 @@
 //! What the service manager is told, where one has asked for it: sd_notify(3). Without
 //! `NOTIFY_SOCKET` in the environment nothing is said to anybody.
 
+use std::time::Duration;
+
 use sd_notify::NotifyState;
 
 /// All listeners are bound and all workers run.
@@ -17,10 +19,13 @@ pub(crate) fn reloading() {
     }
 }
 
-/// The server ends once nothing is under way.
-pub(crate) fn stopping() {
+/// The server ends once nothing is under way, and within this time. The manager waits as long
+/// before it kills, whatever it was configured to.
+pub(crate) fn stopping(within: Duration) {
+    let within_us = u32::try_from(within.as_micros()).unwrap_or(u32::MAX);
     tell(&[
         NotifyState::Stopping,
+        NotifyState::ExtendTimeoutUsec(within_us),
         NotifyState::Status("draining: new calls are refused"),
     ]);
 }

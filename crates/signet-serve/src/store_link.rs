@@ -125,6 +125,7 @@ impl Store {
                 &config,
                 &counted,
                 clock::unix_ms,
+                clock::now_ms,
                 |answers| {
                     post.deliver(answers.drain(..).map(|(tag, answer)| {
                         let answer = answer.map_err(|_| ());

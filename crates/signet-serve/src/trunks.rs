@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use crate::Error;
 use crate::config::Config;
-use crate::data_dir::refuse_readable_by_others;
+use crate::data_dir::{refuse_readable_by_others, unreadable};
 
 /// The longest password.
 const BYTES_MAX: usize = 1_024;
@@ -46,7 +46,7 @@ pub(crate) fn check(config: &Config) -> Result<(), Error> {
 
 fn read(trunk: &str, file: &Path) -> Result<Password, Error> {
     let bytes = std::fs::read(file)
-        .map_err(|error| Error::file("read a trunk's password from", file, &error))?;
+        .map_err(|error| unreadable("read a trunk's password from", file, &error))?;
     let bytes = Zeroizing::new(bytes);
     refuse_readable_by_others("a trunk's password in", file)?;
     let text = std::str::from_utf8(&bytes).ok();

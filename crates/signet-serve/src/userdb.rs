@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use crate::Error;
 use crate::config::{DigestAlgorithm, LookupMode, Lookups, StoreTls, UserLayout, Users};
-use crate::data_dir::refuse_readable_by_others;
+use crate::data_dir::{refuse_readable_by_others, unreadable};
 
 /// How long a connection to a store may take to be made.
 const CONNECT_TIMEOUT_MS: u64 = 5_000;
@@ -293,7 +293,7 @@ pub(crate) fn secret_of(
 ) -> Result<Option<Secret>, Error> {
     let text = if let Some(path) = file {
         let text = std::fs::read(path)
-            .map_err(|error| Error::file("read the stores' password from", path, &error))?;
+            .map_err(|error| unreadable("read the stores' password from", path, &error))?;
         let text = Zeroizing::new(text);
         refuse_readable_by_others("the stores' password in", path)?;
         text

@@ -78,6 +78,9 @@ pub(crate) enum Command {
     Check {
         /// The file
         file: PathBuf,
+        /// Refuse only what keeps a server from starting: an expired certificate is warned of
+        #[arg(long)]
+        start: bool,
     },
     /// Show TLS settings and counts: certificates and their expiry, versions, suites, groups, the
     /// share resumed

@@ -67,7 +67,13 @@ fn run(args: Args) -> Result<(), Error> {
                 admin::tls_rotate_secret(&place.into(), forget_old)
             }
         },
-        Command::Check { file } => admin::check(&file),
+        Command::Check { file, start } => admin::check(
+            &file,
+            match start {
+                true => admin::CheckFor::Start,
+                false => admin::CheckFor::Use,
+            },
+        ),
         Command::Completions { shell } => documents::completions(shell),
         Command::Man { folder } => documents::manual(&folder),
         Command::Ca { place, command } => match command {

@@ -1,7 +1,7 @@
 //! `signet user`, `signet alias` and `signet domain`: whom a server is for, and by which names.
 
 use signet_serve::Error;
-use signet_serve::admin::{Domains, Instance, People, Users};
+use signet_serve::admin::{Domains, Instance, People, UserList, Users};
 use signet_serve::config::Domain;
 
 use crate::args::{AliasCommand, DomainCommand, UserCommand};
@@ -54,17 +54,20 @@ pub(crate) fn user(
         UserCommand::Show { name } => {
             return People::open(place, domain)?.user_show(&name);
         }
+        UserCommand::Import { file } => {
+            let list = UserList::read(&file)?;
+            return Users::open(place, domain)?.import(&list);
+        }
         other => other,
     };
     let users = Users::open(place, domain)?;
     match command {
         // They were done above.
-        UserCommand::Set { .. } | UserCommand::Show { .. } => Ok(()),
+        UserCommand::Set { .. } | UserCommand::Show { .. } | UserCommand::Import { .. } => Ok(()),
         UserCommand::Add { name, password } => users.add(&name, password.into()),
         UserCommand::Passwd { name, password } => users.passwd(&name, password.into()),
         UserCommand::List => users.list(),
         UserCommand::Remove { name } => users.remove(&name),
-        UserCommand::Import { file } => users.import(&file),
         UserCommand::Export { file } => users.export(file.as_deref()),
     }
 }

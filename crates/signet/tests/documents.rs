@@ -107,7 +107,8 @@ impl Desk<'_> {
     fn here(place: &Path, line: &str) -> String {
         let etc = place.join("etc");
         let line = line.strip_prefix("sudo ").unwrap_or(line);
-        line.replace("/etc/signet", text(&etc))
+        line.replace("-o signet -g signet ", "")
+            .replace("/etc/signet", text(&etc))
             .replace("/var/lib", text(place))
     }
 

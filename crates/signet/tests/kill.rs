@@ -1,13 +1,18 @@
 //! `kill -9` under registration load, a hundred times: a binding that was
-//! answered 200 is there after the restart.
+//! answered 200 is there after the restart. And what such an end leaves beside the database,
+//! where a backup is put back.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
 
 use std::collections::HashMap;
+use std::fs;
 use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
+use support::command::{succeed, text};
 use support::{Server, TestDir, free_port};
 
 const KILLS: u32 = 100;
@@ -50,6 +55,62 @@ fn no_acknowledged_binding_is_lost() {
         total > KILLS as usize * 10,
         "the load was no load: {total} registrations"
     );
+}
+
+/// The lines by which OPERATING puts a backup back.
+fn lines_of_the_document() -> Vec<String> {
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/OPERATING.md");
+    let document = fs::read_to_string(document).unwrap();
+    let lines = document.lines();
+    let lines = lines.skip_while(|line| *line != "systemctl stop signet");
+    let lines = lines
+        .skip(1)
+        .take_while(|line| *line != "systemctl start signet");
+    let lines: Vec<String> = lines.map(str::to_owned).collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    lines
+}
+
+#[test]
+fn a_backup_is_put_back_by_the_lines_of_the_document() {
+    const DOMAIN: &str = "example.test";
+    let folder = TestDir::new("restore");
+    let mut server = Server::start(folder.path(), &["--domain", DOMAIN]);
+    let data = server.data.clone();
+    let listed = || succeed(&["user", "list", "--data", text(&data)], "");
+    for name in ["alice", "bob"] {
+        server.add_user(name, DOMAIN, "secret");
+    }
+    let database = data.join("signet.db");
+    let copy = folder.path().join("copy.db");
+    let open = || rusqlite::Connection::open(&database).unwrap();
+    // With everything in it, and nobody who writes.
+    let whole = open().query_row("PRAGMA wal_checkpoint(FULL)", (), |row| {
+        row.get::<_, i64>(0)
+    });
+    assert_eq!(whole.unwrap(), 0);
+    fs::copy(&database, &copy).unwrap();
+    let at_the_backup = listed();
+    for nth in 0..20 {
+        server.add_user(&format!("later{nth}"), DOMAIN, "secret");
+    }
+    server.process.signal("-KILL");
+    server.process.wait(Duration::from_secs(20)).unwrap();
+    assert!(data.join("signet.db-wal").metadata().unwrap().len() > 0);
+
+    for line in lines_of_the_document() {
+        let here = line
+            .replace("-o signet -g signet ", "")
+            .replace(" copy.db ", &format!(" {} ", text(&copy)))
+            .replace("/var/lib/signet", text(&data));
+        let status = Command::new("sh").args(["-c", &here]).status().unwrap();
+        assert!(status.success(), "{here}");
+    }
+    let _server = Server::start(folder.path(), &["--domain", DOMAIN]);
+    let check = open().query_row("PRAGMA integrity_check", (), |row| row.get::<_, String>(0));
+    assert_eq!(check.unwrap(), "ok");
+    assert_eq!(listed(), at_the_backup);
+    assert!(at_the_backup.contains("bob") && !at_the_backup.contains("later"));
 }
 
 /// Registers until `life` is over, kills the server, then takes in what was

@@ -8,6 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use sip_tls::testing::TestCa;
+use support::openssl::write_pair;
 use support::{TestDir, signet};
 
 fn repository() -> PathBuf {
@@ -47,6 +49,8 @@ fn the_package_is_installed_serves_and_goes() {
     fs::rename(package, folder.path().join("signet.deb")).unwrap();
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/package");
     fs::copy(scripts.join("steps.sh"), folder.path().join("steps.sh")).unwrap();
+    let expired = TestCa::new().issue_between(&["example.com"], 2001, 2002);
+    write_pair(folder.path(), "expired", &expired);
     // A systemd that hangs is ended with all that it started: it is the first process of its
     // namespace.
     let output = Command::new("timeout")

@@ -1,22 +1,20 @@
 //! The resolver: RFC 3263 over a real DNS client, on a thread of its own.
 
+mod names;
+mod system;
+mod zones;
+
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
 
-use hickory_resolver::config::{
-    ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
-    ServerOrderingStrategy,
-};
-use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError as HickoryDnsError, NetError};
 use hickory_resolver::proto::op::{Query as DnsQuery, ResponseCode};
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
-use hickory_resolver::{Hosts, TokioResolver};
+use hickory_resolver::{Hosts, Resolver};
 use sip_locate::{
     Answer, Hop, Kind, LocateError, Options, Query, Question, Record, Resolution, Step,
 };
@@ -25,11 +23,18 @@ use tokio::task::JoinSet;
 
 use crate::Waker;
 
+pub use system::SystemFiles;
+
+use names::Names;
+use zones::ByZone;
+
 /// Bounds and servers of the resolver.
 #[derive(Clone, Debug)]
 pub struct DnsConfig {
     /// The name servers; empty for those of `/etc/resolv.conf`.
     pub servers: Vec<SocketAddr>,
+    /// Where that is, and `/etc/hosts`.
+    pub system: SystemFiles,
     /// What may be chosen: transports, address families, and how many places.
     pub options: Options,
     /// How long one question may take before it is repeated.
@@ -48,6 +53,7 @@ impl Default for DnsConfig {
     fn default() -> Self {
         Self {
             servers: Vec::new(),
+            system: SystemFiles::default(),
             options: Options::default(),
             timeout_ms: 1_000,
             attempts: 2,
@@ -81,7 +87,7 @@ impl std::error::Error for DnsError {}
 /// The thread that resolves. It ends when it and its clients are dropped.
 #[derive(Clone, Debug)]
 pub struct DnsThread {
-    requests: tokio_mpsc::UnboundedSender<Request>,
+    orders: tokio_mpsc::UnboundedSender<Order>,
     under_way: Arc<AtomicUsize>,
     queries_max: usize,
 }
@@ -89,7 +95,7 @@ pub struct DnsThread {
 impl DnsThread {
     /// Starts the thread.
     pub fn start(config: DnsConfig) -> io::Result<Self> {
-        let (requests, inbox) = tokio_mpsc::unbounded_channel();
+        let (orders, inbox) = tokio_mpsc::unbounded_channel();
         let under_way = Arc::new(AtomicUsize::new(0));
         let queries_max = config.queries_max;
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -97,15 +103,22 @@ impl DnsThread {
             .enable_time()
             .build()?;
         // Made before the thread starts, so that a bad configuration says so.
-        let asker = runtime.block_on(async { Asker::new(&config) })?;
+        let names = runtime.block_on(async { Names::new(config) })?;
         thread::Builder::new()
             .name("dns".to_owned())
-            .spawn(move || runtime.block_on(serve(inbox, Arc::new(asker), config)))?;
+            .spawn(move || runtime.block_on(serve(inbox, Arc::new(names))))?;
         Ok(Self {
-            requests,
+            orders,
             under_way,
             queries_max,
         })
+    }
+
+    /// Has the files of the system read again, where they have changed. The thread does so anyway
+    /// while names cannot be resolved.
+    pub fn read_again(&self) {
+        // One that has ended needs no files.
+        let _ = self.orders.send(Order::ReadAgain);
     }
 
     /// A client for one worker, which is woken when an answer is there.
@@ -151,8 +164,8 @@ impl DnsClient {
             _ticket: ticket,
         };
         self.thread
-            .requests
-            .send(request)
+            .orders
+            .send(Order::Resolve(request))
             .map_err(|_| DnsError::Ended)
     }
 
@@ -183,6 +196,12 @@ impl Drop for Ticket {
 }
 
 #[derive(Debug)]
+enum Order {
+    Resolve(Request),
+    ReadAgain,
+}
+
+#[derive(Debug)]
 struct Request {
     id: u64,
     query: Query,
@@ -191,19 +210,19 @@ struct Request {
     _ticket: Ticket,
 }
 
-/// Takes requests until nobody can send any.
-async fn serve(
-    mut inbox: tokio_mpsc::UnboundedReceiver<Request>,
-    asker: Arc<Asker>,
-    config: DnsConfig,
-) {
-    let deadline = Duration::from_millis(config.deadline_ms);
-    while let Some(request) = inbox.recv().await {
-        let (asker, options) = (Arc::clone(&asker), config.options);
+/// Takes orders until nobody can give any.
+async fn serve(mut inbox: tokio_mpsc::UnboundedReceiver<Order>, names: Arc<Names>) {
+    while let Some(order) = inbox.recv().await {
+        let request = match order {
+            Order::Resolve(request) => request,
+            Order::ReadAgain => {
+                names.read_again();
+                continue;
+            }
+        };
+        let names = Arc::clone(&names);
         tokio::spawn(async move {
-            let resolution = Resolution::new(request.query, options);
-            let result = tokio::time::timeout(deadline, resolve(resolution, asker)).await;
-            let result = result.unwrap_or(Err(LocateError::Timeout));
+            let result = names.resolve(request.query).await;
             // The ticket comes back first, so that who has the answer may ask.
             drop(request._ticket);
             let _ = request.reply.send((request.id, result));
@@ -243,47 +262,13 @@ async fn ask_all(asker: &Arc<Asker>, questions: Vec<Question>) -> Vec<Answer> {
 
 /// Asks one question at a time.
 struct Asker {
-    resolver: TokioResolver,
+    resolver: Resolver<ByZone>,
+    servers: Vec<SocketAddr>,
     hosts: Hosts,
-    lots: AtomicU64,
+    lots: Arc<AtomicU64>,
 }
 
 impl Asker {
-    fn new(config: &DnsConfig) -> io::Result<Self> {
-        let servers = if config.servers.is_empty() {
-            system_servers()
-        } else {
-            config.servers.clone()
-        };
-        let servers = servers.into_iter().map(|server| {
-            let connections =
-                [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
-                    connection.port = server.port();
-                    connection
-                });
-            NameServerConfig::new(server.ip(), true, connections.into())
-        });
-        let resolver_config = ResolverConfig::from_parts(None, Vec::new(), servers.collect());
-        let mut options = ResolverOpts::default();
-        options.timeout = Duration::from_millis(config.timeout_ms);
-        options.attempts = config.attempts.max(1);
-        options.server_ordering_strategy = ServerOrderingStrategy::UserProvidedOrder;
-        options.use_hosts_file = ResolveHosts::Never;
-        options.negative_max_ttl = Some(Duration::from_secs(30));
-        let resolver =
-            TokioResolver::builder_with_config(resolver_config, TokioRuntimeProvider::default())
-                .with_options(options)
-                .build()
-                .map_err(io::Error::other)?;
-        // A host without the file has no names of its own.
-        let hosts = Hosts::from_system().unwrap_or_default();
-        Ok(Self {
-            resolver,
-            hosts,
-            lots: AtomicU64::new(config.seed),
-        })
-    }
-
     async fn ask(&self, question: &Question) -> Answer {
         let Ok(mut name) = Name::from_str(&question.name) else {
             return Answer::Nothing;
@@ -353,22 +338,5 @@ fn translate(data: &RData) -> Option<Record> {
             replacement: naptr.replacement.to_ascii(),
         }),
         _ => None,
-    }
-}
-
-/// The name servers of `/etc/resolv.conf`; the local one where it names none
-/// (resolv.conf(5)).
-fn system_servers() -> Vec<SocketAddr> {
-    let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
-    let servers: Vec<SocketAddr> = text
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("nameserver"))
-        .filter_map(|ip| ip.trim().parse::<IpAddr>().ok())
-        .map(|ip| SocketAddr::new(ip, 53))
-        .collect();
-    if servers.is_empty() {
-        vec![SocketAddr::from(([127, 0, 0, 1], 53))]
-    } else {
-        servers
     }
 }

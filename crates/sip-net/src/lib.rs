@@ -67,7 +67,7 @@ pub mod ws;
 pub use alias::{AliasRefused, Aliases};
 pub use config::{BindError, Framing, ListenerConfig, NetConfig, WorkerSockets, bind};
 pub use counters::{Counters, ListenerCounters, TransportCounters};
-pub use dns::{DnsClient, DnsConfig, DnsError, DnsThread};
+pub use dns::{DnsClient, DnsConfig, DnsError, DnsThread, SystemFiles};
 pub use event::{CloseReason, NetEvent, SendError};
 pub use meter::{
     AGE_BOUNDS_S, ConnectionFigures, OTHER_PEERS, PEERS_MAX, PeerCounters, PeerNames, SideCounters,

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use sip_locate::{Hop, LocateError, Query};
 use sip_msg::Transport;
 use sip_net::testing::{DnsServer, Record};
-use sip_net::{DnsClient, DnsConfig, DnsError, DnsThread, ListenerConfig, Net, NetConfig, bind};
+use sip_net::{
+    DnsClient, DnsConfig, DnsError, DnsThread, ListenerConfig, Net, NetConfig, SystemFiles, bind,
+};
 
 struct Asker {
     net: Net,
@@ -24,6 +26,21 @@ impl Asker {
         .unwrap();
         let client = thread.client(net.waker());
         Self { net, client }
+    }
+
+    /// Whether the name can be resolved.
+    fn finds(&mut self, host: &str) -> bool {
+        self.client.ask(1, query(host)).unwrap();
+        self.answer().1.is_ok()
+    }
+
+    /// Asks for a name again and again until it can be resolved.
+    fn finds_in_the_end(&mut self, host: &str) {
+        let patience = Instant::now();
+        while !self.finds(host) {
+            assert!(patience.elapsed() < Duration::from_secs(60), "{host}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 
     /// Waits as a worker does: the answer wakes it.
@@ -173,6 +190,94 @@ fn places_are_kept_for_names_that_the_operator_wrote_down() {
         asker.client.ask(n, configured(n)).unwrap();
     }
     assert_eq!(asker.client.ask(8, configured(8)), Err(DnsError::Busy));
+}
+
+/// Files of a system, in a folder that goes with this value.
+struct System {
+    folder: std::path::PathBuf,
+    files: SystemFiles,
+}
+
+impl System {
+    /// Its name servers have the port of this one.
+    fn new(name: &str, server: &DnsServer) -> Self {
+        let folder = std::env::temp_dir().join(format!("signet-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let files = SystemFiles {
+            resolv_conf: folder.join("resolv.conf"),
+            port: server.addr().port(),
+            hosts: folder.join("hosts"),
+        };
+        Self { folder, files }
+    }
+
+    fn thread(&self) -> DnsThread {
+        DnsThread::start(DnsConfig {
+            system: self.files.clone(),
+            timeout_ms: 100,
+            deadline_ms: 1_000,
+            ..DnsConfig::default()
+        })
+        .unwrap()
+    }
+
+    /// Writes a file anew, as programs do that have a lease.
+    fn write(&self, name: &str, text: &str) {
+        let new = self.folder.join("new");
+        std::fs::write(&new, text).unwrap();
+        std::fs::rename(&new, self.folder.join(name)).unwrap();
+    }
+}
+
+impl Drop for System {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A server with one name, and an address of the machine where none is.
+fn one_name() -> DnsServer {
+    DnsServer::start(vec![record(
+        "one.example.com",
+        Record::Addr("192.0.2.1".parse().unwrap()),
+    )])
+    .unwrap()
+}
+const NOBODY: &str = "nameserver 127.0.0.77\n";
+const SERVER: &str = "nameserver 127.0.0.1 # by a lease\n";
+
+#[test]
+fn name_servers_that_come_after_the_start_are_found() {
+    let server = one_name();
+    let system = System::new("dns-late", &server);
+    system.write("resolv.conf", NOBODY);
+    let thread = system.thread();
+    let mut asker = Asker::new(&thread);
+    assert!(!asker.finds("one.example.com"));
+    system.write("resolv.conf", SERVER);
+    asker.finds_in_the_end("one.example.com");
+    // And one that nobody is asked for.
+    assert!(!asker.finds("two.example.com"));
+    system.write("hosts", "192.0.2.2 two.example.com\n");
+    asker.finds_in_the_end("two.example.com");
+}
+
+#[test]
+fn a_reload_reads_the_files_at_once() {
+    let server = one_name();
+    let system = System::new("dns-reload", &server);
+    system.write("resolv.conf", NOBODY);
+    let thread = system.thread();
+    let mut asker = Asker::new(&thread);
+    system.write("resolv.conf", SERVER);
+    thread.read_again();
+    assert!(asker.finds("one.example.com"));
+    // Of files that are as before, what is known of names stays.
+    let asked = server.question_count();
+    system.write("resolv.conf", SERVER);
+    thread.read_again();
+    assert!(asker.finds("one.example.com"));
+    assert_eq!(server.question_count(), asked);
 }
 
 #[test]

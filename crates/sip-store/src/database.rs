@@ -97,6 +97,15 @@ const MIGRATIONS: [&str; 4] = [
 ",
 ];
 
+/// What becomes of a file that an older version wrote.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outdated {
+    /// It is brought up to date.
+    Migrate,
+    /// It stays as it is, and is an error.
+    Refuse,
+}
+
 /// The database file `signet.db`: in WAL mode, so that readers and the writer
 /// do not wait for each other, and with every commit forced to the disk.
 ///
@@ -112,9 +121,13 @@ impl Database {
     /// schema up to date.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         Self::prepare_file(path).map_err(|error| error.of(path))?;
+        Self::open_prepared(path, Outdated::Migrate)
+    }
+
+    fn open_prepared(path: &Path, outdated: Outdated) -> Result<Self, StoreError> {
         let give_up = Instant::now() + OPEN_TIMEOUT;
         loop {
-            match Self::connect(path) {
+            match Self::connect(path, outdated) {
                 // SQLite answers "busy" at once, without its own waiting, where two
                 // switch a new file to WAL together or one closes it last while
                 // another opens it.
@@ -132,6 +145,17 @@ impl Database {
             return Err(StoreError::from(error).of(path));
         }
         Self::open(path)
+    }
+
+    /// The same, and a file that an older version wrote stays as it is
+    /// ([`StoreErrorKind::Older`]): a server of that version may have it open, and would go on
+    /// with a schema that it does not know.
+    pub fn open_as_it_is(path: &Path) -> Result<Self, StoreError> {
+        if let Err(error) = path.metadata() {
+            return Err(StoreError::from(error).of(path));
+        }
+        Self::prepare_file(path).map_err(|error| error.of(path))?;
+        Self::open_prepared(path, Outdated::Refuse)
     }
 
     /// The path that it was opened with.
@@ -181,12 +205,12 @@ impl Database {
         }
     }
 
-    fn connect(path: &Path) -> Result<Self, StoreError> {
+    fn connect(path: &Path, outdated: Outdated) -> Result<Self, StoreError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(path, flags)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
         connection.set_prepared_statement_cache_capacity(32);
-        migrate(&mut connection)?;
+        migrate(&mut connection, outdated)?;
         let mode: String =
             connection.query_row("PRAGMA journal_mode = WAL", (), |row| row.get(0))?;
         if !mode.eq_ignore_ascii_case("wal") {
@@ -211,7 +235,7 @@ impl Database {
 }
 
 /// Brings the schema up to date, all or nothing.
-fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
+fn migrate(connection: &mut Connection, outdated: Outdated) -> Result<(), StoreError> {
     let read = |connection: &Connection, pragma| {
         connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0))
     };
@@ -241,6 +265,13 @@ fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
         );
         return Err(StoreError::new(StoreErrorKind::Newer, text));
     };
+    if !is_new && !steps.is_empty() && outdated == Outdated::Refuse {
+        let text = format!(
+            "was written by an older version (schema {version}, this one has {}); the next start of the server brings it up to date",
+            MIGRATIONS.len()
+        );
+        return Err(StoreError::new(StoreErrorKind::Older, text));
+    }
     for step in steps {
         transaction.execute_batch(step)?;
     }

@@ -22,6 +22,8 @@ pub enum StoreErrorKind {
     Damaged,
     /// A newer version of this program wrote the file.
     Newer,
+    /// An older version of this program wrote the file, and it was to stay as it is.
+    Older,
     /// The file's permissions let others in, or keep this process out.
     Permissions,
     /// What was asked for is already there.
@@ -86,11 +88,11 @@ impl From<rusqlite::Error> for StoreError {
             ),
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => (
                 StoreErrorKind::Damaged,
-                "; put the last backup in its place",
+                "; end whoever has it open, remove the files of its name with -wal and -shm behind it, and only then put the last backup in its place",
             ),
             Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::ReadOnly) => (
                 StoreErrorKind::Permissions,
-                "; see that this user may write to the file and its folder",
+                "; see that this user may write to the file and its folder, and under systemd that the folder is in ReadWritePaths= of the unit",
             ),
             _ => (StoreErrorKind::Other, ""),
         };
@@ -105,6 +107,12 @@ impl From<std::io::Error> for StoreError {
             std::io::ErrorKind::PermissionDenied => StoreErrorKind::Permissions,
             _ => StoreErrorKind::Io,
         };
-        Self::new(kind, error.to_string())
+        let remedy = match error.kind() {
+            std::io::ErrorKind::ReadOnlyFilesystem => {
+                "; under systemd its folder must be in ReadWritePaths= of the unit"
+            }
+            _ => "",
+        };
+        Self::new(kind, format!("{error}{remedy}"))
     }
 }

@@ -83,12 +83,12 @@ pub struct ServiceCounters {
     save_groups: AtomicU64,
     saves_failed: AtomicU64,
     expired: AtomicU64,
-    /// When the last save failed, in milliseconds since 1970; 0 where it did not.
-    failed_unix_ms: AtomicU64,
-    /// When the commit that is under way began, in milliseconds since 1970; 0 where none is.
-    commit_unix_ms: AtomicU64,
+    /// When the last save failed, by a clock that is never set; 0 where it did not.
+    failed_ms: AtomicU64,
+    /// When the commit that is under way began, by the same clock; 0 where none is.
+    commit_ms: AtomicU64,
     /// The same of the commit that was last found to hang; 0 once a later one has ended in time.
-    hanging_unix_ms: AtomicU64,
+    hanging_ms: AtomicU64,
     /// Whether it was told that the store hangs, and not yet that it answers.
     is_told: AtomicBool,
 }
@@ -132,28 +132,26 @@ impl ServiceCounters {
     /// Whether the last change of bindings could not be stored, and that was no longer ago
     /// than `within_ms`: whoever waits for the next must give it a chance. Or whether the store
     /// was found to hang, and has ended no commit in time since: what it stores late is of no use
-    /// to who waited.
-    pub fn fails_to_save(&self, now_unix_ms: u64, within_ms: u64) -> bool {
-        let failed_unix_ms = self.failed_unix_ms.load(Ordering::Relaxed);
-        let has_failed =
-            failed_unix_ms != 0 && now_unix_ms.saturating_sub(failed_unix_ms) <= within_ms;
-        has_failed || self.hanging_unix_ms.load(Ordering::Relaxed) != 0
+    /// to who waited. The time is of the clock that [`serve_saves`] was given for this.
+    pub fn fails_to_save(&self, now_ms: u64, within_ms: u64) -> bool {
+        let failed_ms = self.failed_ms.load(Ordering::Relaxed);
+        let has_failed = failed_ms != 0 && now_ms.saturating_sub(failed_ms) <= within_ms;
+        has_failed || self.hanging_ms.load(Ordering::Relaxed) != 0
     }
 
     /// Looks whether the store is at one commit for longer than `patience_ms`. To be called by one
     /// thread, again and again; each piece of news is given once.
-    pub fn look_at_commit(&self, now_unix_ms: u64, patience_ms: u64) -> Option<CommitNews> {
-        let commit_unix_ms = self.commit_unix_ms.load(Ordering::Relaxed);
-        let hanging_unix_ms = self.hanging_unix_ms.load(Ordering::Relaxed);
-        let for_ms = now_unix_ms.saturating_sub(commit_unix_ms);
+    pub fn look_at_commit(&self, now_ms: u64, patience_ms: u64) -> Option<CommitNews> {
+        let commit_ms = self.commit_ms.load(Ordering::Relaxed);
+        let hanging_ms = self.hanging_ms.load(Ordering::Relaxed);
+        let for_ms = now_ms.saturating_sub(commit_ms);
         let is_told = self.is_told.load(Ordering::Relaxed);
-        if commit_unix_ms != 0 && commit_unix_ms != hanging_unix_ms && for_ms > patience_ms {
-            self.hanging_unix_ms
-                .store(commit_unix_ms, Ordering::Relaxed);
+        if commit_ms != 0 && commit_ms != hanging_ms && for_ms > patience_ms {
+            self.hanging_ms.store(commit_ms, Ordering::Relaxed);
             self.is_told.store(true, Ordering::Relaxed);
             return (!is_told).then_some(CommitNews::Hangs { for_ms });
         }
-        let is_over = is_told && hanging_unix_ms == 0;
+        let is_over = is_told && hanging_ms == 0;
         is_over.then(|| {
             self.is_told.store(false, Ordering::Relaxed);
             CommitNews::Answers
@@ -161,13 +159,13 @@ impl ServiceCounters {
     }
 
     /// Has the store commit something, and notes that it is at it.
-    fn commit<R>(&self, now_unix_ms: u64, act: impl FnOnce() -> R) -> R {
-        let began_unix_ms = now_unix_ms.max(1);
-        self.commit_unix_ms.store(began_unix_ms, Ordering::Relaxed);
+    fn commit<R>(&self, now_ms: u64, act: impl FnOnce() -> R) -> R {
+        let began_ms = now_ms.max(1);
+        self.commit_ms.store(began_ms, Ordering::Relaxed);
         let result = act();
-        self.commit_unix_ms.store(0, Ordering::Relaxed);
-        if self.hanging_unix_ms.load(Ordering::Relaxed) != began_unix_ms {
-            self.hanging_unix_ms.store(0, Ordering::Relaxed);
+        self.commit_ms.store(0, Ordering::Relaxed);
+        if self.hanging_ms.load(Ordering::Relaxed) != began_ms {
+            self.hanging_ms.store(0, Ordering::Relaxed);
         }
         result
     }
@@ -255,13 +253,15 @@ pub fn serve_lookups<T>(
 /// The body of the writing thread: commits orders in groups until all senders
 /// are gone and the queue is empty, and answers each group after its commit
 /// has reached the disk, or failed. Deletes expired rows a few at a time.
-/// `unix_ms` tells the time.
+/// `unix_ms` tells the time, and `now_ms` that of a clock that is never set, by which it is known
+/// for how long the store fails.
 pub fn serve_saves<T>(
     store: &mut impl BindingStore,
     queue: &Receiver<Save<T>>,
     config: &ServiceConfig,
     counters: &ServiceCounters,
     mut unix_ms: impl FnMut() -> u64,
+    mut now_ms: impl FnMut() -> u64,
     mut deliver: impl FnMut(&mut Answers<T, ()>),
 ) {
     let mut complaints = Complaints::new("registrations");
@@ -272,7 +272,7 @@ pub fn serve_saves<T>(
         let first = match queue.recv_timeout(sweeper.wait()) {
             Ok(first) => first,
             Err(RecvTimeoutError::Timeout) => {
-                sweeper.sweep(store, unix_ms(), counters, &mut complaints);
+                sweeper.sweep(store, unix_ms(), now_ms(), counters, &mut complaints);
                 continue;
             }
             Err(RecvTimeoutError::Disconnected) => return,
@@ -282,19 +282,19 @@ pub fn serve_saves<T>(
                 .chain(queue.try_iter())
                 .take(config.batch_max.max(1)),
         );
-        let result = counters.commit(unix_ms(), || {
+        let result = counters.commit(now_ms(), || {
             store.save(&mut group.iter().flat_map(|save| &save.changes))
         });
         count(&counters.save_groups, 1);
         match &result {
             Ok(()) => {
                 count(&counters.saves, group.len());
-                counters.failed_unix_ms.store(0, Ordering::Relaxed);
+                counters.failed_ms.store(0, Ordering::Relaxed);
             }
             Err(error) => {
                 count(&counters.saves_failed, group.len());
-                let now_ms = unix_ms().max(1);
-                counters.failed_unix_ms.store(now_ms, Ordering::Relaxed);
+                let failed_ms = now_ms().max(1);
+                counters.failed_ms.store(failed_ms, Ordering::Relaxed);
                 complaints.note(error, group.len());
             }
         }
@@ -303,7 +303,7 @@ pub fn serve_saves<T>(
         deliver(&mut answers);
         answers.clear();
         if sweeper.is_overdue() {
-            sweeper.sweep(store, unix_ms(), counters, &mut complaints);
+            sweeper.sweep(store, unix_ms(), now_ms(), counters, &mut complaints);
         }
     }
 }
@@ -343,10 +343,11 @@ impl<'c> Sweeper<'c> {
         &mut self,
         store: &mut impl BindingStore,
         unix_ms: u64,
+        now_ms: u64,
         counters: &ServiceCounters,
         complaints: &mut Complaints,
     ) {
-        let swept = counters.commit(unix_ms, || {
+        let swept = counters.commit(now_ms, || {
             store.delete_expired(unix_ms, self.config.sweep_rows)
         });
         let rest = match swept {

@@ -187,6 +187,7 @@ fn write_until_killed(path: &Path, step: u32) {
         &config,
         &counters,
         || 0,
+        || 0,
         |answers| {
             text.clear();
             for ((user, step), result) in answers.drain(..) {

@@ -291,7 +291,7 @@ fn from_database(instance: &Instance, user: Option<&str>) -> Result<Vec<Shown>, 
     let wanted = user.map(aor_of);
     let now_ms = clock::unix_ms();
     let mut found = Vec::new();
-    let mut bindings = Database::open(&opened.data.database())?.bindings()?;
+    let mut bindings = opened.data.open_database()?.bindings()?;
     bindings.load(now_ms, &mut |change| {
         if let BindingChange::Put { aor, binding, .. } = change
             && wanted.as_ref().is_none_or(|wanted| *aor == **wanted)

@@ -17,7 +17,7 @@ impl Domains {
     /// Opens them.
     pub fn open(instance: &Instance) -> Result<Self, Error> {
         let opened = instance.open()?;
-        let database = Database::open(&opened.data.database())?;
+        let database = opened.data.open_database()?;
         Ok(Self { database })
     }
 

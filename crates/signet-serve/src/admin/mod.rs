@@ -26,6 +26,7 @@ mod trunks;
 mod users;
 mod why;
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -45,16 +46,16 @@ pub use people::{People, UserChanges};
 pub use tls::{Form, tls, tls_rotate_secret};
 pub use trace::{Tracing, trace};
 pub use trunks::trunks;
-pub use users::Users;
+pub use users::{UserList, Users};
 pub use why::{Wanted, why};
 pub(crate) use why::{names, written};
 
 use sip_tls::TlsEngine;
 
 use crate::ca::{Ca, KeyKind};
-use crate::config::{Config, Domain};
-use crate::data_dir::{DATABASE, DataDir, become_owner};
-use crate::server::{domains_without_certificate, faults_of_files};
+use crate::config::{Config, Domain, Fault, Written};
+use crate::data_dir::{DATABASE, DataDir, become_owner, unreadable};
+use crate::server::{domains_without_certificate, faults_of_files, faults_that_a_start_survives};
 use crate::{Error, setup, userdb};
 
 /// Which server's data is meant.
@@ -140,20 +141,90 @@ impl Instance {
     }
 }
 
-/// Reads a configuration, and the certificates that it names, and says that it is good, or what is wrong.
-pub fn check(path: &Path) -> Result<(), Error> {
-    let config = Config::from_file_with(path, faults_of_files)?;
+/// What a configuration is checked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckFor {
+    /// An operator who is about to use it.
+    Use,
+    /// A start: it goes on with a certificate whose time is not now, so that is warned of.
+    Start,
+}
+
+/// Reads a configuration, and the files that it names, and says that it is good, or what is wrong.
+/// Root goes on as the owner of the data folder: what only root can read is of no use to the
+/// server.
+pub fn check(path: &Path, what_for: CheckFor) -> Result<(), Error> {
+    let written = Written::read(path)?;
+    become_owner(written.data())?;
+    // Root could read it; a server that is told to reload must be able to as well. What is no file
+    // is read once.
+    if path.is_file() {
+        File::open(path).map_err(|error| unreadable("read", path, &error))?;
+    }
+    let mut survived = Vec::new();
+    let config = written.checked(|config| {
+        let mut faults = faults_of_files(config);
+        match what_for {
+            CheckFor::Use => faults.extend(faults_that_a_start_survives(config)),
+            CheckFor::Start => survived = faults_that_a_start_survives(config),
+        }
+        faults
+    })?;
+    let mut known = config.clone();
+    let unknown = match what_for {
+        CheckFor::Use => Vec::new(),
+        CheckFor::Start => leave_out_unknown_passwords(&mut known),
+    };
+    check_what_it_names(&known)?;
+    say_what_it_comes_to(&config)?;
+    for name in unknown {
+        say(&format!(
+            "warning: there is no variable {name} in this environment: what needs it was not checked\n"
+        ))?;
+    }
+    for Fault { at, what, .. } in survived {
+        say(&format!("warning: {at}: {what}\n"))?;
+    }
+    say(&format!("{}: good\n", path.display()))
+}
+
+/// Leaves out what has its password from a variable that is not there: whoever upgrades has not the
+/// environment of the server. The names of those variables.
+fn leave_out_unknown_passwords(config: &mut Config) -> Vec<String> {
+    let mut unknown = Vec::new();
+    // A file comes first.
+    let mut is_unknown = |file: &Option<PathBuf>, name: &Option<String>| {
+        let missing = name.iter().filter(|_| file.is_none());
+        let missing = missing.filter(|name| std::env::var_os(name).is_none());
+        let before = unknown.len();
+        unknown.extend(missing.cloned());
+        unknown.len() > before
+    };
+    if is_unknown(&config.users.password_file, &config.users.password_env) {
+        config.users = crate::config::Users::default();
+    }
+    let tables = &mut config.records.table;
+    tables.retain(|table| !is_unknown(&table.password_file, &table.password_env));
+    unknown
+}
+
+/// Whether stores, records, hook and trunks can be used as far as that shows without them.
+fn check_what_it_names(config: &Config) -> Result<(), Error> {
     let stores = userdb::options(&config.users, None)?;
     let capabilities = userdb::capabilities(&stores)?;
     if let Some(can) = &capabilities {
         userdb::pipeline_config(&config.users, stores.len(), can)?;
     }
     if config.authentication.required {
-        userdb::fit_auth(&mut setup::auth_config(&config), capabilities.as_ref())?;
+        userdb::fit_auth(&mut setup::auth_config(config), capabilities.as_ref())?;
     }
     crate::records::check(&config.records)?;
     crate::hook::check(&config.hook)?;
-    crate::trunks::check(&config)?;
+    crate::trunks::check(config)
+}
+
+/// Says what is worked out of it, and what may not be meant.
+fn say_what_it_comes_to(config: &Config) -> Result<(), Error> {
     for listen in &config.listen {
         if listen.security.tls_engine() == TlsEngine::Legacy {
             say(&format!(
@@ -164,18 +235,18 @@ pub fn check(path: &Path) -> Result<(), Error> {
         }
     }
     if let Ok(policies) = config.policies() {
-        say(&policies.text(&config))?;
+        say(&policies.text(config))?;
     }
     say(&config.cares_text())?;
     say(&config.trunks_text())?;
     say(&config.records.text())?;
     say(&config.hook.text())?;
     say(&config.media.text())?;
-    let names = domains_without_certificate(&config);
+    let names = domains_without_certificate(config);
     for warning in config.warnings().into_iter().chain(names) {
         say(&format!("warning: {warning}\n"))?;
     }
-    say(&format!("{}: good\n", path.display()))
+    Ok(())
 }
 
 /// Makes the authority of a data folder.

@@ -62,7 +62,7 @@ impl People {
     /// Opens them; `domain` is that of names which are given without one.
     pub fn open(instance: &Instance, domain: Option<Domain>) -> Result<Self, Error> {
         let users = Users::open(instance, domain)?;
-        let database = Database::open(&users.data().database())?;
+        let database = users.data().open_database()?;
         let config = match instance {
             Instance::Config(path) => Some(Config::from_file(path)?),
             Instance::Data(_) => None,
@@ -420,7 +420,7 @@ pub(super) fn forget(
     realm: &str,
     user_was_there: bool,
 ) -> Result<bool, Error> {
-    let was_written = Database::open(&data.database())?.remove_person(realm, user)?;
+    let was_written = data.open_database()?.remove_person(realm, user)?;
     if was_written || !user_was_there {
         tell(data)?;
     }

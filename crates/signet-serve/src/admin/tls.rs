@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use sip_net::clock;
-use sip_store::{Database, Renewal, TicketSecretStore};
+use sip_store::{Database, Renewal, StoreError, StoreErrorKind, TicketSecretStore};
 
 use super::{Instance, say};
 use crate::Error;
 use crate::config::{Config, TicketKeysFrom};
+use crate::data_dir::DataDir;
 use crate::server::{
     fresh_secret, old_good_for_s, settle_s, shown_by_files, ticket_store, tickets_by_config,
 };
@@ -142,16 +143,23 @@ pub fn tls_rotate_secret(instance: &Instance, forgets_old: bool) -> Result<(), E
     if config.tls.ticket_keys == TicketKeysFrom::File {
         return Err(Error::new(
             "the secret of session tickets comes from a file, which is yours to replace",
-            "write a new one, and send SIGHUP to every node: (umask 077; openssl rand -hex 32 > FILE)",
+            "write a new one into it, so that it keeps its owner and mode, and send SIGHUP to every node: openssl rand -hex 32 > FILE",
         ));
     }
     let file = ticket_store(&config.tls, &config.data);
-    let mut database = Database::open_existing(&file).map_err(|error| {
-        Error::new(
-            error.to_string(),
-            "name the server's folder with --data DIR or its file with --config FILE",
-        )
-    })?;
+    let is_older = |error: &StoreError| error.kind() == StoreErrorKind::Older;
+    let mut database = match Database::open_as_it_is(&file) {
+        Err(error) if is_older(&error) && config.tls.ticket_store.is_none() => {
+            DataDir::open(&config.data)?.open_database()?
+        }
+        Err(error) if is_older(&error) => return Err(error.into()),
+        opened => opened.map_err(|error| {
+            Error::new(
+                error.to_string(),
+                "name the server's folder with --data DIR or its file with --config FILE",
+            )
+        })?,
+    };
     let fresh = fresh_secret()
         .ok_or_else(|| Error::new("the kernel gives no randomness", "look at the system's log"))?;
     let when = Renewal {

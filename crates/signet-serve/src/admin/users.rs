@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sip_net::clock;
 use sip_store::{Database, StoreErrorKind, read_users};
@@ -37,6 +37,35 @@ enum Kept {
     Elsewhere(Box<Elsewhere>),
 }
 
+/// A list of users in CSV. It is read by whoever gives the command, before that goes on as the
+/// owner of the data folder: passwords are in it, so it may be for root alone.
+pub struct UserList {
+    file: PathBuf,
+    text: Zeroizing<String>,
+}
+
+impl UserList {
+    /// Reads it; `-` is the standard input.
+    pub fn read(file: &Path) -> Result<Self, Error> {
+        let mut text = Zeroizing::new(String::new());
+        let read = if file == Path::new("-") {
+            std::io::stdin().lock().read_to_string(&mut text)
+        } else {
+            std::fs::File::open(file).and_then(|mut opened| opened.read_to_string(&mut text))
+        };
+        match read {
+            Ok(_) => Ok(Self {
+                file: file.to_owned(),
+                text,
+            }),
+            Err(error) => Err(Error::new(
+                format!("cannot read {}: {error}", file.display()),
+                "name a text that this user may read, or - for the standard input: signet user import - < FILE",
+            )),
+        }
+    }
+}
+
 /// A user by name, and the realm under which he is kept.
 pub(super) struct Named {
     pub(super) user: String,
@@ -53,7 +82,7 @@ impl Users {
             users,
         } = instance.open()?;
         let kept = match userdb::options(&users, None)?.into_iter().next() {
-            None => Kept::Here(RefCell::new(Database::open(&data.database())?)),
+            None => Kept::Here(RefCell::new(data.open_database()?)),
             Some(options) => {
                 Kept::Elsewhere(Box::new(Elsewhere::open(options, data.path().to_owned())?))
             }
@@ -74,7 +103,7 @@ impl Users {
             Some((_, domain)) => domain.trim_end_matches('.').to_ascii_lowercase(),
             None => self.domain.to_string(),
         };
-        if Database::open(&self.data.database())?.has_alias(&user, &domain)? {
+        if self.data.open_database()?.has_alias(&user, &domain)? {
             return Err(Error::new(
                 format!(
                     "there is an alias {user}@{domain}, which comes before a user of that name"
@@ -186,7 +215,7 @@ impl Users {
     fn forget(&self, user: &str, realm: &Domain, was_there: bool) -> Result<bool, Error> {
         // It is found whatever the case of the name, so it may be somebody else's.
         if !was_there
-            && let Some(row) = Database::open(&self.data.database())?.person(&realm.0, user)?
+            && let Some(row) = self.data.open_database()?.person(&realm.0, user)?
             && self.knows(&row.user, realm)? != Some(false)
         {
             return Ok(false);
@@ -195,14 +224,8 @@ impl Users {
     }
 
     /// Adds or changes users from a list in CSV. One bad line, and none is taken.
-    pub fn import(&self, file: &Path) -> Result<(), Error> {
-        let mut text = Zeroizing::new(String::new());
-        let read = if file == Path::new("-") {
-            std::io::stdin().lock().read_to_string(&mut text)
-        } else {
-            std::fs::File::open(file).and_then(|mut opened| opened.read_to_string(&mut text))
-        };
-        read.map_err(|error| Error::file("read", file, &error))?;
+    pub fn import(&self, list: &UserList) -> Result<(), Error> {
+        let UserList { file, text } = list;
         let realm = self.realm.as_ref().unwrap_or(&self.domain);
         let bad_list = |error: sip_store::StoreError| {
             Error::new(
@@ -213,14 +236,14 @@ impl Users {
         let database = match &self.kept {
             Kept::Here(database) => database,
             Kept::Elsewhere(store) => {
-                let users = read_users(&text, Some(&realm.0)).map_err(bad_list)?;
+                let users = read_users(text, Some(&realm.0)).map_err(bad_list)?;
                 store.import(&users)?;
                 return say(&format!("{} users added or changed\n", users.len()));
             }
         };
         let imported = database
             .borrow_mut()
-            .import_users(&text, Some(&realm.0), clock::unix_ms())
+            .import_users(text, Some(&realm.0), clock::unix_ms())
             .map_err(bad_list)?;
         say(&format!(
             "{} users added, {} changed\n",

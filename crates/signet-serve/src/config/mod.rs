@@ -201,35 +201,60 @@ impl Default for Config {
     }
 }
 
-impl Config {
-    /// Reads and checks a file, and works out its policies by the prices that it
-    /// names. Relative paths in it are taken from its folder.
-    pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
-        Self::from_file_with(path, |_| Vec::new())
-    }
+/// A file that was read; those that it names were not looked at.
+pub(crate) struct Written<'p> {
+    path: &'p Path,
+    text: String,
+    config: Config,
+}
 
-    /// The same, and tells of what `more` finds beside its faults.
-    pub(crate) fn from_file_with(
-        path: &Path,
-        more: impl FnOnce(&Self) -> Vec<Fault>,
-    ) -> Result<Self, ConfigError> {
+impl<'p> Written<'p> {
+    /// Reads it. Relative paths in it are taken from its folder.
+    pub(crate) fn read(path: &'p Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path).map_err(|error| {
             let if_missing = "name a file that is there, or start without --config";
             ConfigError::unreadable(path, &error, if_missing)
         })?;
-        let mut config = Self::parsed(path, &text)?;
+        let mut config = Config::parsed(path, &text)?;
         let folder = path.parent().unwrap_or(Path::new(""));
         for given in config.paths_mut() {
             if given.is_relative() {
                 *given = folder.join(&given);
             }
         }
+        Ok(Self { path, text, config })
+    }
+
+    /// The data folder that it names.
+    pub(crate) fn data(&self) -> &Path {
+        &self.config.data
+    }
+
+    /// Checks it, works out its policies by the prices that it names, and tells of what `more`
+    /// finds beside its faults.
+    pub(crate) fn checked(
+        self,
+        more: impl FnOnce(&Config) -> Vec<Fault>,
+    ) -> Result<Config, ConfigError> {
+        let Self {
+            path,
+            text,
+            mut config,
+        } = self;
         let mut faults = config.faults(true);
         if faults.is_empty() {
             faults = config.settle();
         }
         faults.extend(more(&config));
         config.without(path, &text, faults)
+    }
+}
+
+impl Config {
+    /// Reads and checks a file, and works out its policies by the prices that it
+    /// names. Relative paths in it are taken from its folder.
+    pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
+        Written::read(path)?.checked(|_| Vec::new())
     }
 
     /// Reads and checks a text; `path` is only for the errors.

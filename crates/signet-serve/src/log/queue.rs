@@ -2,7 +2,7 @@
 //! read at all: a thread that has a line puts it here and goes on, and one thread writes.
 
 use std::collections::VecDeque;
-use std::io::Write;
+use std::io::{self, ErrorKind, Write};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 const LINES_MAX: usize = 4_096;
 /// Their bytes; past it they are left out.
 const BYTES_MAX: usize = 1024 * 1024;
+
+/// How long the thread that writes waits after a line that was not taken, as by a full disk.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// A bounded queue of lines for one thread that writes them.
 pub(super) struct Queue {
@@ -74,17 +77,28 @@ impl Queue {
     }
 
     /// Waits for something to write, and writes it; or has it told how many lines were left out,
-    /// by a line that is given like others.
+    /// by a line that is given like others. What is not taken is written the next time: while a
+    /// disk is full the queue fills, and what finds no room in it is counted.
     pub(super) fn write_next(&self, to: &mut impl Write, tell: impl FnOnce(u64)) {
-        match self.next() {
-            Next::Write(line) => {
-                // Whoever read may be gone, which is no reason to end.
-                let _ = to.write_all(&line).and_then(|()| to.flush());
+        let left: Box<[u8]> = match self.next() {
+            Next::Write(line) => left_of(to, &line).into(),
+            Next::Tell(left_out) => {
+                tell(left_out);
+                Box::default()
             }
-            Next::Tell(left_out) => tell(left_out),
+        };
+        let is_left = !left.is_empty();
+        let mut state = self.lock();
+        if is_left {
+            state.waiting_bytes += left.len();
+            state.waiting.push_front(left);
         }
-        self.lock().is_writing = false;
+        state.is_writing = false;
+        drop(state);
         self.is_done.notify_all();
+        if is_left {
+            std::thread::sleep(PAUSE);
+        }
     }
 
     /// Waits until all is written, or as long as it may take.
@@ -127,6 +141,27 @@ impl Queue {
         // Each change is whole by itself.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Writes a line, and gives what of it was not taken.
+fn left_of<'l>(to: &mut impl Write, line: &'l [u8]) -> &'l [u8] {
+    let mut left = line;
+    while !left.is_empty() {
+        let written = match to.write(left) {
+            Ok(0) => Err(io::Error::from(ErrorKind::WriteZero)),
+            written => written,
+        };
+        match written {
+            Ok(written) => left = left.get(written..).unwrap_or(&[]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            // Whoever read is gone, which is no reason to end, and nobody will read the rest.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return &[],
+            Err(_) => return left,
+        }
+    }
+    // What is buffered is not lost by it.
+    let _ = to.flush();
+    left
 }
 
 #[cfg(test)]

@@ -11,13 +11,15 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use nix::errno::Errno;
+use nix::unistd::{AccessFlags, access};
 use sip_net::clock;
 use sip_tls::{ClientTls, ClientTlsConfig, ServerTls, ServerTlsConfig, TlsEngine, TlsError};
 
 use crate::Error;
 use crate::ca::{Ca, Issued, machine_names};
 use crate::config::{CertificatePair, Config, Domain, Fault, ListenSecurity, ShownIdentity};
-use crate::data_dir::{DataDir, refuse_readable_by_others};
+use crate::data_dir::{DataDir, refuse_readable_by_others, this_user, unreadable};
 use crate::setup::PlannedListener;
 use crate::tls_report::{ListenerTls, ShownCertificate, ShownCrl, ShownOutgoing};
 
@@ -195,7 +197,6 @@ impl Identity {
 /// that a configuration names.
 pub(crate) fn faults_of_files(config: &Config) -> Vec<Fault> {
     let mut faults = FileFaults::default();
-    let now_unix_s = clock::unix_ms() / 1_000;
     for (nth, listen) in config.listen.iter().enumerate() {
         let security = &listen.security;
         let at = format!("listen.{nth}.security");
@@ -204,15 +205,7 @@ pub(crate) fn faults_of_files(config: &Config) -> Vec<Fault> {
                 true => format!("{at}.{}", key_at_fault(cert, key)),
                 false => format!("{at}{place}"),
             };
-            let is_read = faults.note(&at, add_pair(ServerTlsConfig::new(), cert, key));
-            if is_read
-                && let Ok(certificate) = ShownCertificate::read(cert)
-                && let Some(what) = certificate.fault_at(now_unix_s)
-            {
-                let what = format!("{}: {what}", cert.display());
-                let error = Error::new(what, "name one whose time is now");
-                faults.note::<()>(&at, Err(error));
-            }
+            faults.note(&at, add_pair(ServerTlsConfig::new(), cert, key));
         }
         faults.note(&at, check_legacy(security));
         faults.roots(&format!("{at}.client_roots"), &security.client_roots);
@@ -233,15 +226,62 @@ pub(crate) fn faults_of_files(config: &Config) -> Vec<Fault> {
         faults.note("tls.ticket_secret_file", shared_secret(file));
     }
     if let Some(file) = &config.tls.ticket_store
-        && !file.parent().is_some_and(Path::is_dir)
+        && let Err((Errno::EACCES, error)) = can_hold_a_database(file)
     {
+        faults.note::<()>("tls.ticket_store", Err(error));
+    }
+    faults.0
+}
+
+/// What is wrong with such files and keeps no server from its start: the time of a certificate,
+/// since UDP and TCP work, and a clock may be wrong; the folder of the secrets that nodes share,
+/// since each has one of its own until then.
+pub(crate) fn faults_that_a_start_survives(config: &Config) -> Vec<Fault> {
+    let mut faults = FileFaults::default();
+    let now_unix_s = clock::unix_ms() / 1_000;
+    for (nth, listen) in config.listen.iter().enumerate() {
+        for (place, cert, _) in listen.security.pairs() {
+            let at = match place.is_empty() {
+                true => format!("listen.{nth}.security.certificate"),
+                false => format!("listen.{nth}.security{place}"),
+            };
+            if let Ok(certificate) = ShownCertificate::read(cert)
+                && let Some(what) = certificate.fault_at(now_unix_s)
+            {
+                let what = format!("{}: {what}", cert.display());
+                let error = Error::new(what, "name one whose time is now");
+                faults.note::<()>(&at, Err(error));
+            }
+        }
+    }
+    if let Some(file) = &config.tls.ticket_store
+        && let Err((cause, error)) = can_hold_a_database(file)
+        && cause != Errno::EACCES
+    {
+        faults.note::<()>("tls.ticket_store", Err(error));
+    }
+    faults.0
+}
+
+/// Whether the folder of a database that nodes share is there, and may be written to.
+fn can_hold_a_database(file: &Path) -> Result<(), (Errno, Error)> {
+    let Some(folder) = file.parent().filter(|folder| folder.is_dir()) else {
         let error = Error::new(
             format!("there is no folder for {}", file.display()),
             "make the folder, with mode 0700; the database in it is made by the first node",
         );
-        faults.note::<()>("tls.ticket_store", Err(error));
-    }
-    faults.0
+        return Err((Errno::ENOENT, error));
+    };
+    access(folder, AccessFlags::W_OK | AccessFlags::X_OK).map_err(|cause| {
+        let (user, folder) = (this_user(), folder.display());
+        let error = Error::new(
+            format!("the server runs as {user}, who cannot write to {folder}: {cause}"),
+            format!(
+                "type: chown {user} {folder}; under systemd it must be in ReadWritePaths= of the unit as well"
+            ),
+        );
+        (cause, error)
+    })
 }
 
 /// Which of this server's domains no certificate of a listener bears: clients that call it
@@ -278,14 +318,13 @@ pub(crate) fn domains_without_certificate(config: &Config) -> Vec<String> {
 struct FileFaults(Vec<Fault>);
 
 impl FileFaults {
-    /// Notes what is wrong with a file that was read, and gives whether nothing is.
-    fn note<T>(&mut self, at: &str, read: Result<T, Error>) -> bool {
-        self.0.extend(read.as_ref().err().map(|error| Fault {
+    /// Notes what is wrong with a file that was read.
+    fn note<T>(&mut self, at: &str, read: Result<T, Error>) {
+        self.0.extend(read.err().map(|error| Fault {
             at: at.to_owned(),
             what: error.what().to_owned(),
             remedy: error.remedy().to_owned(),
         }));
-        read.is_ok()
     }
 
     fn roots(&mut self, at: &str, files: &[PathBuf]) {
@@ -418,7 +457,7 @@ fn look_at_pair(cert: &Path, key: &Path) -> Result<(), Error> {
     let read = |file: &Path| {
         std::fs::read(file)
             .map(Zeroizing::new)
-            .map_err(|error| unreadable(file, &error))
+            .map_err(|error| unreadable("read", file, &error))
     };
     let (chain, secret) = (read(cert)?, read(key)?);
     let holds = |text: &[u8], what: &str| text.windows(what.len()).any(|of| of == what.as_bytes());
@@ -438,19 +477,6 @@ fn look_at_pair(cert: &Path, key: &Path) -> Result<(), Error> {
 /// How PEM files say what they hold.
 const CERTIFICATE: &str = "BEGIN CERTIFICATE";
 const PRIVATE_KEY: &str = "PRIVATE KEY-----";
-
-fn unreadable(file: &Path, error: &std::io::Error) -> Error {
-    use std::io::ErrorKind;
-    let remedy = match error.kind() {
-        ErrorKind::NotFound => {
-            "look whether the path is right: it is taken from the folder of the configuration file"
-        }
-        ErrorKind::PermissionDenied => "make the file readable for the user that runs the server",
-        ErrorKind::IsADirectory => "name the file in it",
-        _ => "look at the file and the disk that it is on",
-    };
-    Error::new(format!("cannot read {}: {error}", file.display()), remedy)
-}
 
 /// Which of the two a fault of a pair is to be shown at.
 fn key_at_fault(cert: &Path, key: &Path) -> &'static str {

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use sip_engine::Settings;
-use sip_net::{WebSocketListener, clock};
+use sip_net::{DnsThread, WebSocketListener, clock};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
@@ -31,7 +31,9 @@ use crate::worker::{Control, CountedPeers, Phase};
 use crate::{Error, admin, service_manager};
 
 use identity::{Identity, Material};
-pub(crate) use identity::{domains_without_certificate, faults_of_files, shown_by_files};
+pub(crate) use identity::{
+    domains_without_certificate, faults_of_files, faults_that_a_start_survives, shown_by_files,
+};
 use tickets::Tickets;
 pub(crate) use tickets::{
     TicketReporter, fresh_secret, old_good_for_s, settle_s, ticket_store, tickets_by_config,
@@ -45,6 +47,8 @@ const SWEEP: Duration = Duration::from_secs(1);
 const SWEPT_MAX: usize = 1_024;
 /// How often a draining server looks whether it is done.
 const DRAIN_STEP: Duration = Duration::from_millis(20);
+/// How long the end takes at most behind that: the last calls' records, what waits for a disk.
+const END_AFTER_DRAIN: Duration = Duration::from_secs(35);
 /// How long a part may take to end before the log names it.
 const SLOW_END: Duration = Duration::from_secs(1);
 /// How long the workers have to take a reload over, and how often it is looked whether they did.
@@ -195,6 +199,7 @@ struct Server {
     tracer: Tracer,
     recorder: Recorder,
     hook: HookDesk,
+    dns: DnsThread,
     sources: Arc<Sources>,
     workers: Vec<JoinHandle<()>>,
     store: crate::store_link::Store,
@@ -328,13 +333,15 @@ impl Server {
         }
     }
 
-    /// Reads configuration and certificates again.
+    /// Reads configuration and certificates again, and by whom the system has names resolved.
     fn reload(&mut self) -> Result<(), Error> {
         let mut config = self.source.load()?;
         for key in config.keep_until_restart(&self.config) {
             tracing::warn!("`{key}` has changed: it takes effect at the next start");
         }
-        self.take_over(config)
+        self.take_over(config)?;
+        self.dns.read_again();
+        Ok(())
     }
 
     /// Goes by another configuration, and by the certificates and domains that there are. What
@@ -449,8 +456,8 @@ impl Server {
     /// or until a second signal comes. Whether that came.
     async fn drain(&mut self, signals: &mut Signals) -> bool {
         self.control.order(Phase::Draining);
-        service_manager::stopping();
         let allowed = Duration::from_millis(self.config.drain_timeout_ms);
+        service_manager::stopping(allowed + END_AFTER_DRAIN);
         tracing::info!(
             "draining: new calls are refused, what is under way has {} s to end",
             allowed.as_secs_f32()

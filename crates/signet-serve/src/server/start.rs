@@ -172,6 +172,7 @@ impl Server {
             tracer,
             recorder,
             hook,
+            dns,
             sources,
             workers: threads,
             store,

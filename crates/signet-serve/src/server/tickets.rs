@@ -1,6 +1,7 @@
 //! Where the secrets of session tickets come from: a file, read anew at each
 //! reload, or a database, looked at by a thread of its own.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -18,7 +19,7 @@ use zeroize::Zeroizing;
 
 use crate::Error;
 use crate::config::{Config, TicketKeysFrom, Tls};
-use crate::data_dir::{DataDir, read_secret};
+use crate::data_dir::{DataDir, read_secret, this_user};
 use crate::store_link::spawn;
 use crate::tls_report::{ShownSecret, ShownTickets};
 
@@ -241,7 +242,7 @@ pub(crate) fn tickets_by_config(given: &Tls, data: &Path) -> ShownTickets {
         return tickets_by_file(given);
     }
     let file = ticket_store(given, data);
-    let read = Database::open_existing(&file).and_then(|mut database| {
+    let read = Database::open_as_it_is(&file).and_then(|mut database| {
         use sip_store::TicketSecretStore as _;
         database.ticket_secrets(unix_s())
     });
@@ -277,16 +278,16 @@ fn file_keys(given: &Tls, data: &DataDir) -> Result<TicketKeys, Error> {
 /// The secret in a file that the operator made.
 pub(super) fn shared_secret(file: &Path) -> Result<Zeroizing<[u8; 32]>, Error> {
     let remedy = format!(
-        "make one and copy it to every node: (umask 077; openssl rand -hex 32 > {})",
+        "make one and copy it to every node: openssl rand -hex 32 | install -o {} -m 0600 /dev/stdin {}",
+        this_user(),
         file.display()
     );
-    if file.exists() {
-        read_secret(file, &remedy)
-    } else {
-        Err(Error::new(
+    match file.metadata() {
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(Error::new(
             format!("there is no file {}", file.display()),
             remedy,
-        ))
+        )),
+        _ => read_secret(file, &remedy),
     }
 }
 

@@ -51,10 +51,11 @@ pub(super) struct DoubtArgs {
     /// How long it may stand still [default: 100ms]
     #[arg(long, value_name = "TIME", value_parser = time)]
     stall_max: Option<Duration>,
-    /// Share of a core that any of its threads may take [default: 90%]
+    /// Share of a core that any of its threads may take, in all or while it sends [default: 90%]
     #[arg(long, value_name = "SHARE", value_parser = share)]
     own_cpu_max: Option<f64>,
-    /// Share of arrivals that may be left unsent [default: 0.1%]
+    /// Share of arrivals that may be left unsent, and of agents that may be missing
+    /// [default: 0.1%]
     #[arg(long, value_name = "SHARE", value_parser = share)]
     unsent_max: Option<f64>,
 }

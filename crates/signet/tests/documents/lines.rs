@@ -57,6 +57,7 @@ const OPERATING: &str = "docs/OPERATING.md";
 const RELEASE: &str = "a build for release takes minutes; the program is in its place here";
 const PACKAGE: &str = "tests/package.rs makes and installs the package";
 const PUBLIC: &str = "it wants the package's user, and a certificate of a public authority";
+const RESTORES: &str = "tests/kill.rs puts a backup back by these lines";
 const MEASURES: &str = "it measures for minutes, and wants the machine for itself";
 
 /// Certificates that configurations name, and for what they are.
@@ -470,15 +471,32 @@ pub(crate) const BLOCKS: &[Block] = &[
         )],
     ),
     configured(""),
+    configured("not here: it is systemd's own, and tests/package.rs puts it there"),
     typed(
         OPERATING,
         "toml",
         &[(
-            "(umask 077; openssl rand -hex 32 > /etc/signet/ticket.secret)   # once, then copied",
+            "openssl rand -hex 32 | install -o signet -g signet -m 0600 /dev/stdin /etc/signet/ticket.secret   # once, then copied",
             Run(&[]),
         )],
     ),
     configured(""),
+    typed(
+        OPERATING,
+        "package",
+        &[
+            ("systemctl stop signet", Skip(RESTORES)),
+            (
+                "rm -f /var/lib/signet/signet.db-wal /var/lib/signet/signet.db-shm",
+                Skip(RESTORES),
+            ),
+            (
+                "install -o signet -g signet -m 0600 copy.db /var/lib/signet/signet.db",
+                Skip(RESTORES),
+            ),
+            ("systemctl start signet", Skip(RESTORES)),
+        ],
+    ),
     configured(""),
     typed(
         OPERATING,

@@ -10,6 +10,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{Flock, FlockArg};
+
 use crate::support::command::{Serving, fail, run, succeed, text};
 use crate::support::phone::Phone;
 use crate::support::{Running, TestDir, add_user, free_port, have, receive_all, signet, unique};
@@ -239,6 +241,41 @@ fn what_is_left_of_a_user_who_was_removed_in_part_is_removed_by_the_same_command
     let rows = "SELECT count(*) FROM people";
     let rows = database.query_row(rows, (), |row| row.get::<_, u32>(0));
     assert_eq!(rows.unwrap(), 0);
+}
+
+#[test]
+fn a_command_leaves_the_database_of_an_older_server_as_it_is() {
+    let folder = TestDir::new("admin-older");
+    let data = folder.path().join("data");
+    add_user(&data, "alice", DOMAIN, "alice-secret");
+    let open = || rusqlite::Connection::open(data.join("signet.db")).unwrap();
+    let before = "DROP TABLE aliases; DROP TABLE people; PRAGMA user_version = 3";
+    open().execute_batch(before).unwrap();
+    let version = || {
+        let read = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+        open()
+            .pragma_query_value(None, "user_version", read)
+            .unwrap()
+    };
+    // As a server holds it.
+    let lock = fs::File::create(data.join("lock")).unwrap();
+    let server = Flock::lock(lock, FlockArg::LockExclusiveNonblock).unwrap();
+    for words in [
+        &["user", "list"][..],
+        &["user", "remove", "alice"],
+        &["alias", "list"],
+        &["domain", "list"],
+        &["bindings"],
+        &["tls", "rotate-secret"],
+    ] {
+        let error = fail(&[words, &["--data", text(&data)]].concat(), "");
+        assert!(error.contains("older version"), "{words:?}: {error}");
+        assert_eq!(version(), 3, "{words:?}");
+    }
+    drop(server);
+    let listed = succeed(&["user", "list", "--data", text(&data)], "");
+    assert!(listed.contains("alice"), "{listed}");
+    assert!(version() > 3);
 }
 
 #[test]

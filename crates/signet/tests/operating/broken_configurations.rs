@@ -223,6 +223,66 @@ fn all_mistakes_of_a_file_are_told_at_once() {
 }
 
 #[test]
+fn a_certificate_that_has_expired_keeps_nothing_from_a_start() {
+    let folder = TestDir::new("broken-expired");
+    let listen = "[[listen]]\non = \"tls:127.0.0.1:0\"\nsecurity = { certificate = \"old.pem\", key = \"old.key\" }\n";
+    let shared = "[tls]\nticket_store = \"none/tickets.db\"\n";
+    let file = write(folder.path(), &format!("{GOOD}{listen}{shared}"));
+    let told = succeed(&["check", "--start", text(&file)], "");
+    for warning in [
+        "warning: listen.0.security.certificate: ",
+        "it expired on 2002-01-01",
+        "warning: tls.ticket_store: there is no folder",
+    ] {
+        assert!(told.contains(warning), "{warning}: {told}");
+    }
+    assert!(told.ends_with("signet.toml: good\n"), "{told}");
+    // What keeps a server from its start is told as ever.
+    let misfit = listen.replace("old.key", "other.key");
+    let file = write(folder.path(), &format!("{GOOD}{misfit}"));
+    let error = fail(&["check", "--start", text(&file)], "");
+    assert!(error.contains("the key does not belong"), "{error}");
+}
+
+#[test]
+fn an_upgrade_is_not_held_back_by_an_environment_that_is_the_servers_alone() {
+    let folder = TestDir::new("broken-environment");
+    let store = "[users]\nstores = [\"ldap://cn=signet,dc=example@127.0.0.1/dc=example\"]\npassword_env = \"SIGNET_NOBODY_HAS_THIS\"\n";
+    let file = write(folder.path(), &format!("{GOOD}{store}"));
+    let error = fail(&["check", text(&file)], "");
+    assert!(error.contains("SIGNET_NOBODY_HAS_THIS"), "{error}");
+    let told = succeed(&["check", "--start", text(&file)], "");
+    assert!(
+        told.contains("warning: there is no variable SIGNET_NOBODY_HAS_THIS"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_password_that_stands_there_by_mistake_is_not_told() {
+    let folder = TestDir::new("broken-secret");
+    for more in [
+        "[users]\nstores = [\"mysql://u:S3cretPw@db.example.com/kamailio\"]\n",
+        "[users]\nstores = \"mysql://u:S3cretPw@db.example.com/kamailio\"\n",
+        "[users]\nstores = [mysql://u:S3cretPw@db.example.com/kamailio]\n",
+        "[[records.table]]\nurl = \"postgresql://u:S3cretPw@db.example.com/sip\"\n",
+        "[hook]\nurl = \"https://u:S3cretPw@hook.example.com/\"\n",
+        "[[gateway_group]]\nname = \"p\"\ngateways = [{ uri = \"sip:192.0.2.9\" }]\n\
+         [[trunk]]\ngroup = \"p\"\npassword = \"S3cretPw\"\n",
+        "[users]\npasword = \"S3cretPw\"\n",
+        "[users]\npassword = S3cretPw\n",
+        "[hook]\nx_key = \"S3cretPw\"\n",
+    ] {
+        let error = told(folder.path(), more);
+        assert!(
+            error.contains("********") && !error.contains("S3cret"),
+            "{more}: {error}"
+        );
+        assert!(error.contains("signet.toml:"), "{more}: {error}");
+    }
+}
+
+#[test]
 fn what_is_no_configuration_at_all_is_told() {
     let folder = TestDir::new("broken-file");
     let error = fail(&["check", text(folder.path())], "");

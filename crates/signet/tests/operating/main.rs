@@ -8,6 +8,7 @@ mod cli;
 mod log;
 mod monitoring;
 mod restart;
+mod root;
 mod serving;
 #[path = "../support/mod.rs"]
 mod support;

@@ -6,10 +6,11 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
 use crate::support::command::{Serving, fail, succeed, text};
-use crate::support::{TestDir, exchange_tcp, exchange_udp, options};
+use crate::support::{Running, TestDir, exchange_tcp, exchange_udp, options, signet};
 
 #[test]
 fn a_server_starts_answers_and_ends() {
@@ -90,6 +91,65 @@ fn workers_share_one_port() {
     }
     server.process.signal("-INT");
     assert_eq!(server.process.wait(Duration::from_secs(20)), Some(0));
+}
+
+#[test]
+fn the_service_manager_waits_as_long_as_the_server_may_drain() {
+    let folder = TestDir::new("cli-notify");
+    let data = folder.path().join("data");
+    let (config, log) = (
+        folder.path().join("signet.toml"),
+        folder.path().join("serve.log"),
+    );
+    fs::write(
+        &config,
+        "version = 1\ndata = \"data\"\ndrain_timeout_ms = 60000\n[[listen]]\non = \"udp:127.0.0.1:0\"\n",
+    )
+    .unwrap();
+    let socket = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&socket).unwrap();
+    let patience = Some(Duration::from_secs(20));
+    manager.set_read_timeout(patience).unwrap();
+    let told = |state: &str| {
+        let mut message = [0; 4_096];
+        loop {
+            let length = manager.recv(&mut message).unwrap();
+            let text = String::from_utf8_lossy(&message[..length]).into_owned();
+            if text.lines().any(|line| line == state) {
+                return text;
+            }
+        }
+    };
+    let notify = format!("NOTIFY_SOCKET={}", text(&socket));
+    let arguments = [&notify, signet(), "serve", "--config", text(&config)];
+    let process = Running::start("env", &arguments, &log);
+    let mut server = Serving::listening(process, &data, log);
+    told("READY=1");
+    server.process.signal("-TERM");
+    let stopping = told("STOPPING=1");
+    // The drain, and what may come behind it.
+    assert!(
+        stopping.contains("EXTEND_TIMEOUT_USEC=95000000\n"),
+        "{stopping}"
+    );
+    assert_eq!(server.process.wait(Duration::from_secs(20)), Some(0));
+}
+
+#[test]
+fn a_reload_that_is_refused_tells_the_log_no_password() {
+    let folder = TestDir::new("cli-secret");
+    let data = folder.path().join("data");
+    let config = folder.path().join("signet.toml");
+    let good = "version = 1\ndata = \"data\"\n[[listen]]\non = \"udp:127.0.0.1:0\"\n";
+    fs::write(&config, good).unwrap();
+    let server = Serving::start(folder.path(), &data, &["--config", text(&config)]);
+    let bad = "[users]\nstores = [\"mysql://u:S3cretPw@db.example.com/kamailio\"]\n";
+    fs::write(&config, format!("{good}{bad}")).unwrap();
+    server.process.signal("-HUP");
+    server.wait_for_log("reload refused");
+    server.wait_for_log("has a password in it");
+    let log = fs::read_to_string(&server.log).unwrap();
+    assert!(!log.contains("S3cret"), "{log}");
 }
 
 #[test]

@@ -13,6 +13,12 @@ until_true() {
     echo "not within ten seconds: $*"
     return 1
 }
+# `!` before a command would end nothing.
+not() {
+    "$@" || return 0
+    echo "went well, and was not to: $*"
+    return 1
+}
 said() { journalctl -u signet --no-pager -o cat | grep -q "$1"; }
 
 echo "step: the machine has no signet"
@@ -30,7 +36,7 @@ grep -x 'CapEff:	0000000000000400' /proc/"$pid"/status
 [ "$(stat -c '%U %a' /var/lib/signet)" = 'signet 700' ]
 [ "$(stat -c '%U %a' /var/log/signet)" = 'signet 750' ]
 [ "$(find /usr/bin/signet -newer /usr/lib/os-release | wc -l)" = 1 ]
-! readelf -S /usr/bin/signet | grep -q debug_info
+[ "$(readelf -S /usr/bin/signet | grep -c debug_info)" = 0 ]
 
 echo "step: how systemd rates it"
 systemd-analyze security signet | tail -1
@@ -42,6 +48,8 @@ for n in 1 2; do
     printf 'user%s,secret%s\n' $n $n >>/run/users.csv
     printf 'secret%s\n' $n | signet user add user$n --password-stdin --config $config
 done
+chmod 600 /run/users.csv
+signet user import /run/users.csv --config $config
 signet user list --config $config
 [ -z "$(find /var/lib/signet ! -user signet)" ]
 
@@ -70,6 +78,57 @@ for _ in 1 2 3 4 5 6 7; do
     until_true again
 done
 
+restarted() {
+    pid=$(systemctl show -P MainPID signet)
+    systemctl restart signet
+    until_true again
+}
+document=/usr/share/doc/signet/OPERATING.md
+cp $config /run/before.toml
+
+echo "step: a secret that the server's user cannot read is told by root's check"
+(umask 077; openssl rand -hex 32 >/etc/signet/ticket.secret)
+printf '\n[tls]\nticket_keys = "file"\nticket_secret_file = "/etc/signet/ticket.secret"\n' >>$config
+not signet check $config
+bash -euc "$(grep '^openssl rand -hex 32 | install ' $document)"
+signet check $config
+restarted
+cp /run/before.toml $config
+
+echo "step: nodes share tickets by the drop-in of the document"
+install -d -o signet -g signet -m 0700 /var/lib/signet-shared
+mkdir /etc/systemd/system/signet.service.d
+sed -n '/^\[Service\]$/,/^$\|^```$/p' $document | grep -v '^```$' >/etc/systemd/system/signet.service.d/override.conf
+systemctl daemon-reload
+printf '\n[tls]\nticket_store = "/var/lib/signet-shared/tickets.db"\n' >>$config
+signet check $config
+restarted
+[ "$(stat -c '%U %a' /var/lib/signet-shared/tickets.db)" = 'signet 600' ]
+[ "$(journalctl -u signet --no-pager -o cat | grep -c 'secrets of session tickets cannot be read')" = 0 ]
+cp /run/before.toml $config
+rm -r /etc/systemd/system/signet.service.d
+systemctl daemon-reload
+
+echo "step: an expired certificate keeps no server from its start, and no upgrade back"
+install -d -o root -g signet -m 0750 /etc/signet/tls
+install -o signet -g signet -m 0644 /run/out/expired.pem /etc/signet/tls/chain.pem
+install -o signet -g signet -m 0600 /run/out/expired.key /etc/signet/tls/key.pem
+cat >>$config <<'LISTEN'
+[[listen]]
+on = "udp:0.0.0.0:5060"
+[[listen]]
+on = "tls:0.0.0.0:5061"
+security = { certificate = "/etc/signet/tls/chain.pem", key = "/etc/signet/tls/key.pem" }
+LISTEN
+not signet check $config
+restarted
+signet load call "${common[@]}" --to sip:127.0.0.1:5060 --pairs ring --rate 2 --count 2 --hold 50ms
+pid=$(systemctl show -P MainPID signet)
+dpkg -i /run/out/signet.deb
+until_true again
+cp /run/before.toml $config
+restarted
+
 echo "step: an upgrade that would not start leaves the server that runs"
 pid=$(systemctl show -P MainPID signet)
 echo 'nonsense = 1' >>$config
@@ -82,7 +141,7 @@ until_true again
 
 echo "step: root cannot spoil the folder by hand"
 systemctl stop signet
-! signet serve --config $config
+not signet serve --config $config
 [ -z "$(find /var/lib/signet ! -user signet)" ]
 systemctl start signet
 
@@ -94,10 +153,11 @@ bash -n /usr/share/bash-completion/completions/signet
 
 echo "step: removal leaves no process and keeps what is the operator's"
 apt-get remove -y -qq signet
-! pgrep -x signet
+not pgrep -x signet
 [ ! -e /usr/bin/signet ]
 [ -e $config ]
 [ -e /var/lib/signet/signet.db ]
+[ -e /etc/signet/tls/key.pem ]
 
 echo "step: purging leaves nothing"
 apt-get purge -y -qq signet

@@ -39,6 +39,17 @@ pub(crate) fn set_buffer_bytes(fd: RawFd, bytes: usize) {
     }
 }
 
+/// The number of an interface of this machine.
+pub(crate) fn interface_index(name: &str) -> Option<u32> {
+    let name = std::ffi::CString::new(name).ok()?;
+    // SAFETY: the pointer is to a text that ends with a NUL and outlives the call, which only
+    // reads it.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => None,
+        index => Some(index),
+    }
+}
+
 /// The bytes that a stream has for us.
 pub(crate) fn unread_bytes(fd: RawFd) -> io::Result<usize> {
     let mut bytes: libc::c_int = 0;

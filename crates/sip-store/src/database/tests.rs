@@ -86,6 +86,48 @@ fn a_newer_schema_is_left_alone() {
     assert!(error.to_string().contains("schema 1000"), "{error}");
 }
 
+/// A file as a version before wrote it, and its schema.
+fn older(folder: &Folder) -> usize {
+    let schema = MIGRATIONS.len() - 1;
+    let path = folder.file();
+    let _ = Database::prepare_file(&path);
+    let connection = Connection::open(&path).expect("opens");
+    for step in &MIGRATIONS[..schema] {
+        connection.execute_batch(step).expect("made");
+    }
+    let set = |pragma, value| connection.pragma_update(None, pragma, value);
+    set("application_id", APPLICATION_ID).expect("set");
+    set("user_version", i32::try_from(schema).expect("few")).expect("set");
+    schema
+}
+
+#[test]
+fn an_older_schema_stays_where_that_is_asked_for() {
+    let folder = Folder::new();
+    let schema = older(&folder);
+    let found = || {
+        let connection = Connection::open(folder.file()).expect("opens");
+        let version = connection.pragma_query_value(None, "user_version", |row| row.get(0));
+        usize::try_from(version.map(|version: i64| version).expect("read")).expect("few")
+    };
+    let Err(error) = Database::open_as_it_is(&folder.file()) else {
+        panic!("opened");
+    };
+    assert_eq!(error.kind(), StoreErrorKind::Older);
+    assert!(error.to_string().contains("the next start"), "{error}");
+    assert_eq!(found(), schema);
+    drop(folder.open());
+    assert_eq!(found(), MIGRATIONS.len());
+    assert!(Database::open_as_it_is(&folder.file()).is_ok());
+}
+
+#[test]
+fn what_is_to_stay_as_it_is_must_be_there() {
+    let folder = Folder::new();
+    assert!(Database::open_as_it_is(&folder.file()).is_err());
+    assert!(!folder.file().exists());
+}
+
 #[test]
 fn what_is_no_database_of_ours_is_left_alone() {
     let folder = Folder::new();

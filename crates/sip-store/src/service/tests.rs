@@ -87,6 +87,7 @@ fn what_has_come_is_one_group_up_to_the_bound() {
         &config(),
         &counters,
         || 0,
+        || 0,
         |answers| answered.push(std::mem::take(answers)),
     );
     assert_eq!(store.groups, [10, 10, 5]);
@@ -135,6 +136,7 @@ fn nobody_is_answered_before_the_commit() {
         &config(),
         &ServiceCounters::default(),
         || 0,
+        || 0,
         deliver,
     );
     assert_eq!(
@@ -162,6 +164,7 @@ fn a_failed_commit_is_the_answer_of_its_whole_group_and_of_no_other() {
         &config(),
         &counters,
         || 0,
+        || 0,
         |answers| {
             failed.extend(
                 answers
@@ -188,9 +191,43 @@ fn a_store_that_fails_is_known_to_for_a_while() {
     };
     let counters = ServiceCounters::default();
     assert!(!counters.fails_to_save(5_000, 1_000));
-    serve_saves(&mut store, &queue, &config(), &counters, || 5_000, |_| {});
+    let now_ms = || 5_000;
+    serve_saves(
+        &mut store,
+        &queue,
+        &config(),
+        &counters,
+        || 0,
+        now_ms,
+        |_| {},
+    );
     assert!(counters.fails_to_save(6_000, 1_000));
     assert!(!counters.fails_to_save(6_001, 1_000));
+}
+
+#[test]
+fn a_clock_that_is_set_back_makes_no_failure_last() {
+    let (orders, queue) = queue(100);
+    orders.try_send(save(1)).expect("room");
+    drop(orders);
+    let mut store = Fake {
+        fail: vec![true],
+        ..Fake::default()
+    };
+    let counters = ServiceCounters::default();
+    // The machine began a day ahead.
+    let (unix_ms, now_ms) = (|| 86_400_000, || 1_000);
+    serve_saves(
+        &mut store,
+        &queue,
+        &config(),
+        &counters,
+        unix_ms,
+        now_ms,
+        |_| {},
+    );
+    assert!(counters.fails_to_save(31_000, 30_000));
+    assert!(!counters.fails_to_save(31_001, 30_000));
 }
 
 #[test]
@@ -221,7 +258,8 @@ fn a_store_that_hangs_is_known_to_until_it_answers_in_time() {
         let (orders, queue) = queue(100);
         orders.try_send(save(1)).expect("room");
         drop(orders);
-        serve_saves(&mut store, &queue, config, &counters, || began_ms, |_| {});
+        let now_ms = || began_ms;
+        serve_saves(&mut store, &queue, config, &counters, || 0, now_ms, |_| {});
         std::mem::take(&mut *seen.lock().expect("whole"))
     };
     let hangs = Some(CommitNews::Hangs { for_ms: 4_001 });
@@ -356,6 +394,7 @@ fn all_of_it_on_threads_and_a_disk() {
                 &from_workers,
                 &ServiceConfig::default(),
                 counters,
+                || 0,
                 || 0,
                 deliver,
             );

@@ -59,6 +59,75 @@ fn their_bytes_are_bounded_too() {
     assert_eq!(written(&queue, 1), "and all is as before\n");
 }
 
+/// A disk that takes some bytes, is full for so many times then, and has room again.
+struct Full {
+    bytes: usize,
+    times: usize,
+    taken: Vec<u8>,
+}
+
+impl Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes == 0 && self.times > 0 {
+            self.times -= 1;
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let taken = match self.times {
+            0 => bytes.len(),
+            _ => bytes.len().min(self.bytes),
+        };
+        self.bytes = self.bytes.saturating_sub(taken);
+        self.taken.extend_from_slice(&bytes[..taken]);
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn what_a_full_disk_refuses_is_written_when_it_has_room() {
+    let queue = Queue::new();
+    let mut disk = Full {
+        bytes: 6,
+        times: 2,
+        taken: Vec::new(),
+    };
+    queue.give(b"one\n");
+    queue.give(b"two\n");
+    for _ in 0..4 {
+        queue.write_next(&mut disk, |left_out| told(&queue, left_out));
+    }
+    assert_eq!(disk.taken, b"one\ntwo\n");
+    assert_eq!(queue.left_out(), 0);
+    queue.wait_written(PATIENCE);
+}
+
+#[test]
+fn what_finds_no_room_while_the_disk_is_full_is_counted_and_told() {
+    let queue = Queue::new();
+    let mut disk = Full {
+        bytes: 0,
+        times: 1,
+        taken: Vec::new(),
+    };
+    queue.give(line(0).as_bytes());
+    queue.write_next(&mut disk, |left_out| told(&queue, left_out));
+    for n in 1..LINES_MAX + 2 {
+        queue.give(line(n).as_bytes());
+    }
+    assert_eq!(queue.left_out(), 2);
+    for _ in 0..LINES_MAX + 2 {
+        queue.write_next(&mut disk, |left_out| told(&queue, left_out));
+    }
+    let wanted: String = (0..LINES_MAX).map(line).collect();
+    assert_eq!(
+        String::from_utf8(disk.taken).unwrap(),
+        wanted + "2 left out\n"
+    );
+}
+
 /// Takes nothing until it may.
 struct Stuck {
     may: Receiver<()>,
