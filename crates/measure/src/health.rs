@@ -29,6 +29,14 @@ pub struct Health {
     pub own_cpu_ns: u64,
     /// Wall time of the run.
     pub wall_ns: u64,
+    /// How long arrivals were due, from the beginning of the run: what the last calls took
+    /// to end is no part of it. 0 where that is not known.
+    pub sending_ns: u64,
+    /// Agents that were to take part.
+    pub agents: u64,
+    /// Those of them that did not come up, or whose registration had been lost when the
+    /// schedule ended.
+    pub agents_missing: u64,
     /// Cores that the generator may use.
     pub cores: u64,
     /// The threads that move messages.
@@ -62,6 +70,23 @@ pub struct ThreadUse {
     /// Time that it was ready to run and another process had its CPU
     /// (second figure of `/proc/thread-self/schedstat`).
     pub waited_for_cpu_ns: u64,
+    /// How long it sent, from the beginning of the run, and the CPU time that it took until
+    /// then; 0 where that is not known.
+    pub sending_ns: u64,
+    /// See `sending_ns`.
+    pub sending_cpu_ns: u64,
+}
+
+impl ThreadUse {
+    /// Its share of a core: of the run or, where that is more, of the time in which it sent. A
+    /// call that is waited for must not make a thread look idle that had too much to do.
+    fn share(&self, wall_ns: u64) -> f64 {
+        let whole = self.cpu_ns as f64 / wall_ns.max(1) as f64;
+        if self.sending_ns < SENDING_LEAST_NS {
+            return whole;
+        }
+        whole.max(self.sending_cpu_ns as f64 / self.sending_ns as f64)
+    }
 }
 
 /// The bounds past which a figure casts doubt on a result.
@@ -82,7 +107,8 @@ pub struct Bounds {
     /// generator is busy at most two thirds of the time, at which a simple queue
     /// takes three times as long as an idle one; beyond, it grows fast.
     pub self_peak_factor: f64,
-    /// Share of due arrivals that must have been sent. 0.999.
+    /// Share of due arrivals that must have been sent, and of agents that must have been
+    /// there. 0.999.
     pub sent_share: f64,
 }
 
@@ -107,6 +133,8 @@ const LATE_LEAST_US: u64 = 500;
 /// It may never be more than ten milliseconds: what is due meanwhile leaves in one burst,
 /// however long the server takes.
 const LATE_MOST_US: u64 = 10_000;
+/// Of less than half a second a share of a core says how a thread begins, not what it bears.
+const SENDING_LEAST_NS: u64 = 500_000_000;
 /// Where no delay was measured: a healthy server's on a LAN is a few milliseconds.
 const LATE_UNWEIGHED_US: u64 = 1_000;
 
@@ -143,6 +171,7 @@ impl Health {
             self.stood_still(),
             self.not_in_time(),
             self.held_back(),
+            self.missing_agents(),
             self.own_cpu(),
             self.kernel_drops(),
             self.send_queue_drops(),
@@ -222,6 +251,20 @@ impl Health {
         })
     }
 
+    fn missing_agents(&self) -> Option<Doubt> {
+        let there = self.agents.saturating_sub(self.agents_missing) as f64;
+        let least = self.agents as f64 * self.bounds.sent_share;
+        (there < least).then(|| {
+            let sentence = format!(
+                "{} of {} agents did not come up, or had lost their registration when the schedule \
+                 ended, so the load was of fewer users than it says: look at their accounts and \
+                 passwords, and at what the server refused.",
+                self.agents_missing, self.agents
+            );
+            Doubt::new("agents missing", there, least, sentence)
+        })
+    }
+
     fn own_cpu(&self) -> Option<Doubt> {
         let bound = self.bounds.thread_cpu_share;
         let (name, share) = self.busiest_thread().filter(|(_, share)| *share > bound)?;
@@ -288,12 +331,12 @@ impl Health {
         (self.interrupted).then(|| Doubt::new("interrupted", sent, due, SENTENCE.to_owned()))
     }
 
-    /// The thread with the largest share of a core.
+    /// The thread with the largest share of a core, and that share: of the run, or of the time
+    /// in which it sent, whichever is more.
     pub fn busiest_thread(&self) -> Option<(&str, f64)> {
-        let wall_ns = self.wall_ns.max(1) as f64;
         self.threads
             .iter()
-            .map(|thread| (thread.name.as_str(), thread.cpu_ns as f64 / wall_ns))
+            .map(|thread| (thread.name.as_str(), thread.share(self.wall_ns)))
             .max_by(|a, b| a.1.total_cmp(&b.1))
     }
 

@@ -116,6 +116,13 @@ impl Latency {
         self.intended.value_at_quantile(percent / 100.0)
     }
 
+    /// How many lasted longer than this, from the intended time. What stands in one bucket of the
+    /// histogram with the bound is not longer.
+    pub fn longer_than(&self, us: u64) -> u64 {
+        let within = self.intended.count_between(0, us);
+        self.intended.len().saturating_sub(within)
+    }
+
     /// Any percentile (0 to 100) from the actual send, in microseconds.
     pub fn actual_us(&self, percent: f64) -> u64 {
         self.actual.value_at_quantile(percent / 100.0)

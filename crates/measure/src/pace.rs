@@ -159,6 +159,24 @@ impl Schedule {
             .fold(0, |sum, phase| sum.saturating_add(phase.duration_ns))
     }
 
+    /// When it is over: with its last phase or, where fewer arrivals were asked for, when the one
+    /// after the last of them would be due.
+    pub fn ends_ns(&self) -> u64 {
+        let whole_ns = self.duration_ns();
+        // A Poisson process is walked: of more than a million arrivals its phases say enough.
+        let is_short = |limit: &u64| self.arrivals == Arrivals::Constant || *limit <= WALK_MAX;
+        let Some(limit) = self.limit.filter(is_short) else {
+            return whole_ns;
+        };
+        let unlimited = Self {
+            limit: None,
+            ..self.clone()
+        };
+        Pacer::share(&unlimited, limit, 1)
+            .next_due_ns()
+            .unwrap_or(whole_ns)
+    }
+
     /// The rate so long after the start; 0 after the end.
     pub fn rate_at(&self, elapsed_ns: u64) -> f64 {
         let mut since_ns = elapsed_ns;

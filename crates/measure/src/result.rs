@@ -294,12 +294,37 @@ impl RunResult {
         self.valid = self.doubts.is_empty() && !self.thresholds.iter().any(|t| t.failed());
     }
 
-    /// Attempts that ended well, each second of the run.
+    /// Attempts that ended well, each second in which arrivals were due: one call that is
+    /// waited for at the end makes the rate no lower. Where that time is not known, each second
+    /// of the run.
     pub fn rate_per_s(&self) -> f64 {
-        if self.duration_ns == 0 {
+        let over_ns = match self.health.sending_ns {
+            0 => self.duration_ns,
+            sending_ns => sending_ns,
+        };
+        if over_ns == 0 {
             return 0.0;
         }
-        self.figures.succeeded() as f64 * 1e9 / self.duration_ns as f64
+        self.figures.succeeded() as f64 * 1e9 / over_ns as f64
+    }
+
+    /// The share of a core that a watched process took: of the whole seconds in which arrivals
+    /// were due, or of the run where there is none.
+    pub fn core_share(&self, process: &WatchedProcess) -> f64 {
+        let whole_s = self.health.sending_ns / 1_000_000_000;
+        let sending = process
+            .seconds
+            .iter()
+            .filter(|second| second.at_s < whole_s);
+        let (mut seconds, mut cpu_ns) = (0u64, 0u64);
+        for second in sending {
+            seconds += 1;
+            cpu_ns += second.cpu_ns;
+        }
+        if seconds == 0 {
+            return process.cpu_ns as f64 / self.duration_ns.max(1) as f64;
+        }
+        cpu_ns as f64 / (seconds as f64 * 1e9)
     }
 
     /// As JSON text.
@@ -388,7 +413,7 @@ impl RunResult {
     /// second without one.
     pub fn series_csv(&self) -> String {
         let mut text = String::from(
-            "at_s,due,started,succeeded,failed,in_flight,retransmissions,mean_us,p50_us,p99_us,max_us,watched_cpu_ns,own_cpu_ns",
+            "at_s,due,started,succeeded,failed,in_flight,retransmissions,mean_us,p50_us,p99_us,max_us,watched_cpu_ns,own_cpu_ns,redirected",
         );
         for process in &self.processes {
             let name = &process.name;
@@ -403,7 +428,7 @@ impl RunResult {
                 ",,,".to_owned()
             };
             text.push_str(&format!(
-                "{},{},{},{},{},{},{},{delays},{},{}",
+                "{},{},{},{},{},{},{},{delays},{},{},{}",
                 s.at_s,
                 s.due,
                 s.started,
@@ -412,7 +437,8 @@ impl RunResult {
                 s.in_flight,
                 s.retransmissions,
                 optional(s.watched_cpu_ns),
-                optional(s.own_cpu_ns)
+                optional(s.own_cpu_ns),
+                s.redirected
             ));
             for process in &self.processes {
                 let second = process.second(s.at_s);

@@ -5,7 +5,7 @@
 //! # fn run(rate_per_s: f64, attempts: u64) -> measure::Outcome {
 //! #     let failures = if rate_per_s > 1_000.0 { attempts } else { 0 };
 //! #     let delay_ns = Some(1_000_000);
-//! #     measure::Outcome { attempts, failures, delay_ns, doubtful: false, interrupted: false }
+//! #     measure::Outcome { attempts, failures, slow: 0, delay_ns, doubtful: false, interrupted: false }
 //! # }
 //! # fn rest(ns: u64) {}
 //! use measure::{PeakSearch, SearchConfig, Step};
@@ -57,6 +57,9 @@ pub struct Outcome {
     pub attempts: u64,
     /// Those that failed.
     pub failures: u64,
+    /// Those that ended well and were set up later than the search allows: RFC 7502's search
+    /// takes them for failures.
+    pub slow: u64,
     /// The delay that the limit is held against (the caller's choice of
     /// percentile, from the intended time). `None` when nothing succeeded.
     pub delay_ns: Option<u64>,

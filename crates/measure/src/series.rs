@@ -35,6 +35,9 @@ pub struct Second {
     pub succeeded: u64,
     /// Attempts that failed.
     pub failed: u64,
+    /// Attempts that were redirected, neither well nor failed.
+    #[serde(skip_serializing_if = "is_none")]
+    pub redirected: u64,
     /// Attempts under way at its end.
     pub in_flight: u64,
     /// Messages sent again.
@@ -69,6 +72,10 @@ fn is_no_mean(mean_us: &f64) -> bool {
     *mean_us == 0.0
 }
 
+fn is_none(count: &u64) -> bool {
+    *count == 0
+}
+
 fn is_no_delay(us: &u64) -> bool {
     *us == 0
 }
@@ -87,6 +94,8 @@ pub struct SecondPart {
     pub succeeded: u64,
     /// Attempts that failed.
     pub failed: u64,
+    /// Attempts that were redirected.
+    pub redirected: u64,
     /// Attempts under way at its end.
     pub in_flight: u64,
     /// Messages sent again.
@@ -147,6 +156,11 @@ impl SecondRecorder {
     /// An attempt failed.
     pub fn failed(&mut self) {
         self.part.failed += 1;
+    }
+
+    /// An attempt was redirected.
+    pub fn redirected(&mut self) {
+        self.part.redirected += 1;
     }
 
     /// A message was sent again.
@@ -220,6 +234,7 @@ impl Series {
         second.started += part.started;
         second.succeeded += part.succeeded;
         second.failed += part.failed;
+        second.redirected += part.redirected;
         second.in_flight += part.in_flight;
         second.retransmissions += part.retransmissions;
         let last_s = self.last_s().unwrap_or(0);

@@ -51,6 +51,9 @@ pub struct SipFigures {
     pub invites_ok: u64,
     /// Those answered 3xx: neither success nor failure.
     pub invites_redirected: u64,
+    /// With which statuses: added by whoever counts causes, and allocates for them as for those.
+    #[serde(skip_serializing_if = "Causes::is_empty")]
+    pub redirects: Causes,
     /// Those that failed, answered or not.
     pub invites_failed: u64,
     /// Those answered 480, 486, 600 or 603: the network worked, the user declined.
@@ -85,6 +88,8 @@ pub struct SipFigures {
     /// Session Duration Time of failures (4.5.2): 200 to the INVITE, to the
     /// timer that ran out.
     pub sdt_failed: Latency,
+    /// Attempts of any kind whose transport failed, whatever its name among the causes.
+    pub transport_failed: u64,
     /// Other requests (OPTIONS, MESSAGE, re-registrations, ...) by name.
     pub requests: BTreeMap<Cow<'static, str>, RequestFigures>,
 }
@@ -226,12 +231,14 @@ impl SipFigures {
         self.invites += other.invites;
         self.invites_ok += other.invites_ok;
         self.invites_redirected += other.invites_redirected;
+        self.redirects.merge(&other.redirects);
         self.invites_failed += other.invites_failed;
         self.invites_declined += other.invites_declined;
         self.invites_ineffective += other.invites_ineffective;
         self.byes += other.byes;
         self.completed += other.completed;
         self.byes_failed += other.byes_failed;
+        self.transport_failed += other.transport_failed;
         for (mine, theirs) in [
             (&mut self.rrd, &other.rrd),
             (&mut self.srd, &other.srd),

@@ -12,6 +12,18 @@ pub(crate) const NO_AGENT: Failure = Failure::Other("no free agent");
 pub(crate) const NO_ROOM: Failure = Failure::Other("no room");
 /// The run ended first.
 pub(crate) const UNFINISHED: Failure = Failure::Other("unfinished");
+/// The storm that was asked for broke off the connection on which its answer would have come.
+pub(crate) const CUT: &str = "cut by the storm";
+/// What a bound of this side held back, by whatever name: the server had no part in it.
+pub(crate) const HELD_BACK: [&str; 7] = [
+    "no free agent",
+    "no room",
+    "registering already",
+    "no local port",
+    "too many handshakes",
+    "handshake: too many",
+    "made room",
+];
 
 /// Why a socket gave a message up. `step` is why the last handshake or upgrade failed.
 pub(crate) const fn of_send(error: SendError, step: &'static str) -> &'static str {
@@ -104,13 +116,23 @@ pub(crate) const fn of_body(error: OpenError) -> Failure {
     Failure::Other(error.name())
 }
 
+/// A transport that failed, by what the sockets said of it.
+pub(crate) fn of_transport(why: &'static str) -> Failure {
+    let is_ours = HELD_BACK.contains(&why) || matches!(why, "no socket" | "closed here" | CUT);
+    if is_ours {
+        Failure::Other(why)
+    } else {
+        Failure::Broken(why)
+    }
+}
+
 /// Why a call or a request failed. `why` is what the sockets said.
-pub(crate) const fn of_end(cause: Cause, why: Option<&'static str>) -> Failure {
+pub(crate) fn of_end(cause: Cause, why: Option<&'static str>) -> Failure {
     match cause {
         Cause::Status(status) => Failure::Status(status),
         Cause::Timeout => Failure::Timeout,
         Cause::Transport => match why {
-            Some(why) => Failure::Other(why),
+            Some(why) => of_transport(why),
             None => Failure::Transport,
         },
         Cause::Full => NO_ROOM,
@@ -118,5 +140,31 @@ pub(crate) const fn of_end(cause: Cause, why: Option<&'static str>) -> Failure {
         Cause::HungUp => Failure::Other("hung up"),
         Cause::PeerHungUp => Failure::Other("hung up by the peer"),
         Cause::NoAck => Failure::Other("no ack"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_of_this_side_is_no_failure_of_the_transport() {
+        let of = |why| of_end(Cause::Transport, Some(why));
+        for (why, is_ineffective) in [
+            (of_close(CloseReason::Broken, ""), true),
+            (of_close(CloseReason::ConnectFailed, ""), true),
+            (
+                of_close(CloseReason::Handshake, "handshake: timed out"),
+                true,
+            ),
+            (of_send(SendError::Unreachable, ""), true),
+            (of_send(SendError::NoLocalPort, ""), false),
+            (of_close(CloseReason::Refused, ""), false),
+            (CUT, false),
+        ] {
+            assert_eq!(of(why).is_ineffective(), is_ineffective, "{why}");
+            assert_eq!(of(why).to_string(), why);
+        }
+        assert!(of_end(Cause::Transport, None).is_ineffective());
     }
 }

@@ -10,8 +10,10 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use common::{calls_to, drive, is, read_some, response, tcp, udp, write_and_stay};
-use signet_load::{Control, Failed, Leaked, Lifetime, Ran, Settings, run};
+use common::{calls_to, drive, is, never, read_some, response, tcp, udp, write_and_stay};
+use measure::Threshold;
+use signet_load::app::{Circumstances, result_of};
+use signet_load::{Control, Failed, Flow, Leaked, Lifetime, Mix, Ran, Settings, run};
 use sip_msg::Transport;
 
 const CALLS: u64 = 25;
@@ -33,8 +35,20 @@ fn check(ran: &Ran, causes: &[&str]) {
     assert_eq!(ran.leaked, Leaked::default());
 }
 
-fn never(_: Duration) -> bool {
-    false
+/// The same, and it was the transport: RFC 3261 8.1.3.1 takes that for a 503, so that each of them is
+/// ineffective, and a threshold on the transport is crossed by whatever name it has.
+fn check_transport(ran: Ran, causes: &[&str]) {
+    check(&ran, causes);
+    assert_eq!(ran.figures.ratios().isa_percent, Some(100.0), "{causes:?}");
+    let settings = Settings::new(Mix::only(Flow::Call));
+    let result = result_of(ran, &settings, Circumstances::default());
+    let verdict = Threshold::parse("transport > 0").unwrap().evaluate(&result);
+    assert_eq!(verdict.value, Some(CALLS as f64), "{causes:?}");
+}
+
+fn counter(ran: &Ran, name: &str) -> u64 {
+    let found = ran.counters.iter().find(|counter| counter.0 == name);
+    found.unwrap_or_else(|| panic!("no {name}")).1
 }
 
 #[test]
@@ -147,7 +161,7 @@ fn nobody_there_is_told_at_once() {
     let free = closed.local_addr().unwrap();
     closed.connect(free).unwrap();
     let ran = drive(calls_to(free, Transport::Udp, CALLS));
-    check(&ran, &["unreachable"]);
+    check_transport(ran, &["unreachable"]);
     // Taken, and nobody listens.
     let (domain, sort) = (socket2::Domain::IPV4, socket2::Type::STREAM);
     let closed = socket2::Socket::new(domain, sort, None).unwrap();
@@ -155,7 +169,7 @@ fn nobody_there_is_told_at_once() {
     closed.bind(&any.into()).unwrap();
     let free = closed.local_addr().unwrap().as_socket().unwrap();
     let ran = drive(calls_to(free, Transport::Tcp, CALLS));
-    check(&ran, &["connect refused"]);
+    check_transport(ran, &["connect refused"]);
     let mut settings = calls_to(free, Transport::Tcp, CALLS);
     settings.lifetime = Lifetime::One;
     match run(settings, &Control::new(), &mut |_| {}) {
@@ -173,10 +187,42 @@ fn a_connection_that_is_reset_or_closed() {
             .unwrap();
     });
     let ran = drive(calls_to(peer.addr, Transport::Tcp, CALLS));
-    check(&ran, &["reset"]);
+    check_transport(ran, &["reset"]);
     let peer = tcp(|mut stream, ends| read_some(&mut stream, ends));
     let ran = drive(calls_to(peer.addr, Transport::Tcp, CALLS));
-    check(&ran, &["closed"]);
+    check_transport(ran, &["closed"]);
+}
+
+/// A request without an answer ends with its connection, whatever it is: a server that resets is
+/// not a silent one.
+#[test]
+fn requests_end_with_their_connection_as_calls_do() {
+    let peers = [
+        (
+            tcp(|mut stream, ends| {
+                read_some(&mut stream, ends);
+                socket2::SockRef::from(&stream)
+                    .set_linger(Some(Duration::ZERO))
+                    .unwrap();
+            }),
+            "reset",
+        ),
+        (
+            tcp(|mut stream, ends| read_some(&mut stream, ends)),
+            "closed",
+        ),
+    ];
+    for flow in [Flow::Options, Flow::Message] {
+        for (peer, why) in &peers {
+            let mut settings = calls_to(peer.addr, Transport::Tcp, CALLS);
+            settings.mix = Mix::only(flow);
+            let ran = drive(settings);
+            let ranked = ran.causes.ranked();
+            assert_eq!(ranked, [((*why).to_owned(), CALLS)], "{flow:?}");
+            assert_eq!(ran.figures.transport_failed, CALLS);
+            assert_eq!(ran.leaked, Leaked::default());
+        }
+    }
 }
 
 #[test]
@@ -190,8 +236,8 @@ fn rubbish_on_a_connection() {
         );
     });
     let ran = drive(calls_to(peer.addr, Transport::Tcp, CALLS));
-    check(&ran, &["rubbish"]);
     assert!(ran.rubbish >= CALLS);
+    check_transport(ran, &["rubbish"]);
 }
 
 #[test]
@@ -223,8 +269,8 @@ fn tls(addr: std::net::SocketAddr) -> Settings {
 fn handshakes_that_stall_or_are_none() {
     let peer = tcp(|mut stream, ends| write_and_stay(&mut stream, b"", ends));
     let ran = drive(tls(peer.addr));
-    check(&ran, &["handshake: timed out"]);
     assert_eq!(ran.handshakes.failed, CALLS);
+    check_transport(ran, &["handshake: timed out"]);
     // Only silence is to time out, however busy the machine is.
     let patient = |addr| Settings {
         handshake_timeout: Duration::from_secs(20),
@@ -238,7 +284,7 @@ fn handshakes_that_stall_or_are_none() {
     check(&ran, &["handshake: no tls"]);
     let peer = tcp(|mut stream, ends| read_some(&mut stream, ends));
     let ran = drive(patient(peer.addr));
-    check(&ran, &["handshake: cut"]);
+    check_transport(ran, &["handshake: cut"]);
     let peer = tcp(|mut stream, ends| {
         read_some(&mut stream, ends);
         // handshake_failure, fatal (RFC 8446 6.2)
@@ -279,4 +325,64 @@ fn an_interrupted_run_gives_what_it_has() {
     );
     assert_eq!(ran.leaked, Leaked::default());
     assert!(peer.seen.load(Ordering::Relaxed) >= 3 * CALLS);
+}
+
+#[test]
+fn whoever_is_redirected_has_not_failed() {
+    let peer = udp(
+        |request, _| match is(request, "INVITE") {
+            true => vec![(Duration::ZERO, response(request, "302 Moved Temporarily"))],
+            false => Vec::new(),
+        },
+        never,
+    );
+    let mut settings = calls_to(peer.addr, Transport::Udp, CALLS);
+    settings.timers.t1_ms = 500;
+    let ran = drive(settings);
+    assert_eq!((ran.started, ran.ended, ran.failed), (CALLS, CALLS, 0));
+    assert_eq!(ran.causes.total(), 0, "{:?}", ran.causes);
+    let figures = &ran.figures;
+    assert_eq!((figures.invites_redirected, figures.failed()), (CALLS, 0));
+    assert_eq!(figures.redirects.status(302), CALLS);
+    let seconds = ran.series.seconds();
+    let (redirected, failed) = seconds.iter().fold((0, 0), |sum, second| {
+        (sum.0 + second.redirected, sum.1 + second.failed)
+    });
+    assert_eq!((redirected, failed), (CALLS, 0));
+}
+
+/// A fork that answers while the call lasts is acknowledged and ended. One that answers later is
+/// not, and is counted.
+#[test]
+fn a_second_answer_is_ended_or_counted() {
+    for (hold, is_late) in [("0", true), ("1s", false)] {
+        let peer = udp(
+            |request, _| {
+                if is(request, "ACK") {
+                    return Vec::new();
+                }
+                let answer = response(request, "200 OK");
+                let mut answers = vec![(Duration::ZERO, answer.clone())];
+                if is(request, "INVITE") {
+                    let other = String::from_utf8(answer).unwrap();
+                    let other = other.replace(";tag=peer", ";tag=other");
+                    answers.push((Duration::from_millis(50), other.into_bytes()));
+                }
+                answers
+            },
+            never,
+        );
+        let mut settings = calls_to(peer.addr, Transport::Udp, CALLS);
+        settings.timers.t1_ms = 500;
+        settings.hold = hold.parse().unwrap();
+        let ran = drive(settings);
+        assert_eq!((ran.ended, ran.failed), (CALLS, 0), "{:?}", ran.causes);
+        let ended = counter(&ran, "forks_ended");
+        let too_late = counter(&ran, "answers_too_late");
+        if is_late {
+            assert!(too_late > 0, "{ended} {too_late}");
+        } else {
+            assert_eq!((ended, too_late), (CALLS, 0));
+        }
+    }
 }

@@ -2,8 +2,15 @@
 //! its own session.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::time::Duration;
+mod common;
 
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use common::{Reply, calls_to, is, response, serve, tcp};
 use measure::Schedule;
 use signet_load::{
     Called, Control, Failed, Flow, Leaked, Lifetime, Mix, Ran, Settings, StormCounts, Users, run,
@@ -107,4 +114,133 @@ fn a_storm_needs_connections_that_last() {
         panic!()
     };
     assert!(error.contains("--connection per-agent"), "{error}");
+}
+
+/// The same load over TCP to a peer.
+fn to_peer(addr: SocketAddr, flow: Flow) -> Settings {
+    Settings {
+        server: calls_to(addr, Transport::Tcp, 0).server,
+        direct: None,
+        called: Called::Uri("sip:peer@load.test".to_owned()),
+        mix: Mix::only(flow),
+        ..settings(Transport::Tcp)
+    }
+}
+
+/// Whoever waits for an answer when the storm breaks out waits for it in vain, and registers anew
+/// as soon as he is connected again: not when a timer of his has run out.
+#[test]
+fn whoever_waits_for_an_answer_comes_back_with_the_others() {
+    let connections = AtomicU64::new(0);
+    let peer = tcp(move |mut stream, ends| {
+        let is_before = connections.fetch_add(1, Ordering::Relaxed) < AGENTS;
+        let mut registers = 0;
+        serve(&mut stream, ends, |request| {
+            registers += 1;
+            if is_before && registers > 1 {
+                return Reply::Nothing;
+            }
+            Reply::Answer(response(request, "200 OK"))
+        });
+    });
+    let ran = drive(to_peer(peer.addr, Flow::Reregister));
+    check(&ran);
+    assert!(ran.causes.named("cut by the storm") > 0, "{:?}", ran.causes);
+    assert_eq!(ran.causes.named("timeout"), 0, "{:?}", ran.causes);
+    // It was not the transport that failed, nor the server that refused.
+    assert_eq!(ran.figures.transport_failed, 0);
+    assert_eq!(ran.upkeep.not_refreshed, 0);
+}
+
+/// RFC 3261 8.1.1.8: the contact is where the agent is reached, on its new connection too; what was
+/// bound before is bound no more.
+#[test]
+fn whoever_comes_back_is_reached_where_he_is() {
+    let connections = AtomicU64::new(0);
+    let seen: Arc<Mutex<Vec<(bool, SocketAddr, String)>>> = Arc::default();
+    let noted = Arc::clone(&seen);
+    let peer = tcp(move |mut stream, ends| {
+        let is_before = connections.fetch_add(1, Ordering::Relaxed) < AGENTS;
+        let from = stream.peer_addr().unwrap();
+        serve(&mut stream, ends, |request| {
+            if is(request, "REGISTER") {
+                let register = (is_before, from, request.to_owned());
+                noted.lock().unwrap().push(register);
+            }
+            Reply::Answer(response(request, "200 OK"))
+        });
+    });
+    check(&drive(to_peer(peer.addr, Flow::Options)));
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen.len() as u64, 2 * AGENTS);
+    let mut at: HashMap<String, SocketAddr> = HashMap::new();
+    for (is_before, from, register) in seen.iter() {
+        let lines = |name: &'static str| register.lines().filter(move |l| l.starts_with(name));
+        assert!(
+            lines("Via: ").all(|via| via.contains(&format!(" {from};"))),
+            "{from}: {register}"
+        );
+        let contacts: Vec<&str> = lines("Contact: ").collect();
+        let user = contacts[0].split(['<', '@']).nth(1).unwrap();
+        let contact = |at: &SocketAddr| format!("Contact: <{user}@{at};transport=tcp>");
+        assert_eq!(contacts[0], contact(from));
+        let left = at.insert(user.to_owned(), *from);
+        match left {
+            None => assert!(*is_before && contacts.len() == 1, "{register}"),
+            Some(left) => {
+                let removed = format!("{};expires=0", contact(&left));
+                assert!(
+                    !is_before && contacts[1..] == [removed.as_str()],
+                    "{register}"
+                );
+            }
+        }
+    }
+}
+
+/// Each agent renews its registration in one row of times, however often it was disconnected.
+#[test]
+fn whoever_comes_back_often_registers_no_more_often() {
+    const CLOSED: u32 = 3;
+    let lives: Mutex<HashMap<String, u32>> = Mutex::default();
+    let stays: Arc<Mutex<Vec<(Duration, u32)>>> = Arc::default();
+    let noted = Arc::clone(&stays);
+    let peer = tcp(move |mut stream, ends| {
+        let (begun, mut registers, mut life) = (Instant::now(), 0, 0);
+        serve(&mut stream, ends, |request| {
+            let answer = response(request, "200 OK");
+            if !is(request, "REGISTER") {
+                return Reply::Answer(answer);
+            }
+            registers += 1;
+            if registers == 1 {
+                let from = request.lines().find(|line| line.starts_with("To:"));
+                let mut lives = lives.lock().unwrap();
+                let of_user = lives.entry(from.unwrap().to_owned()).or_default();
+                *of_user += 1;
+                life = *of_user;
+            }
+            match life <= CLOSED {
+                true => Reply::Last(answer),
+                false => Reply::Answer(answer),
+            }
+        });
+        if life > CLOSED {
+            noted.lock().unwrap().push((begun.elapsed(), registers));
+        }
+    });
+    let mut settings = to_peer(peer.addr, Flow::Options);
+    settings.storm_at = None;
+    settings.users = Users::from_pattern("user{n}", None, 4).unwrap();
+    settings.expires_s = 1;
+    settings.schedule = Some(Schedule::parse("20/s for 6s").unwrap());
+    run(settings, &Control::new(), &mut |_| {}).unwrap();
+    drop(peer);
+    let stays = stays.lock().unwrap();
+    assert_eq!(stays.len(), 4, "{stays:?}");
+    for (lasted, registers) in stays.iter() {
+        // A registration of a second is renewed 400 ms after the last one at the earliest.
+        let most = lasted.as_millis() as u32 / 400 + 2;
+        assert!(*registers <= most, "{registers} in {lasted:?}");
+    }
 }

@@ -7,9 +7,10 @@ mod common;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use common::{calls_to, drive, response, tcp, write_and_stay};
-use signet_load::{Control, Failed, Leaked, Lifetime, Ran, run};
+use signet_load::{Control, Failed, Leaked, Lifetime, Ran, Users, run};
 use sip_msg::Transport;
 use sip_net::ws::{Item, Opcode, Reader, Taken, upgrade, write_frame, write_message};
 use sip_net::{Origins, WebSocketRules};
@@ -184,6 +185,33 @@ fn answers_in_parts_are_answers() {
         assert_eq!((ran.started, ran.failed), (CALLS, 0), "{:?}", ran.causes);
         assert_eq!(ran.figures.completed, CALLS);
     }
+}
+
+/// What waits for its connection is sent when that is up: what the server takes to grant a
+/// WebSocket is in the delay of no registration and of no call.
+#[test]
+fn a_delay_begins_when_the_connection_is_up() {
+    const AGENTS: usize = 10;
+    const GRANTED_AFTER: Duration = Duration::from_millis(300);
+    let peer = tcp(|stream, ends| {
+        std::thread::sleep(GRANTED_AFTER);
+        in_parts(stream, ends);
+    });
+    let mut settings = calls_to(peer.addr, Transport::Ws, CALLS);
+    settings.users = Users::from_pattern("u{n}", None, AGENTS).unwrap();
+    settings.register_first = true;
+    settings.timers.t1_ms = 5_000;
+    settings.answer_timeout = Duration::from_secs(60);
+    settings.handshake_timeout = Duration::from_secs(60);
+    let ran = drive(settings);
+    assert_eq!((ran.upkeep.ready, ran.upkeep.failed), (AGENTS as u64, 0));
+    assert_eq!(ran.figures.rrd.count(), AGENTS as u64);
+    let least_us = u64::try_from(GRANTED_AFTER.as_micros()).unwrap();
+    for (name, delay) in [("RRD", &ran.figures.rrd), ("SRD", &ran.figures.srd)] {
+        let shortest_us = delay.summary().actual.min_us;
+        assert!(shortest_us < least_us / 2, "{name}: {shortest_us} us");
+    }
+    assert!(ran.connects.summary().actual.min_us * 1_000 >= least_us * 998);
 }
 
 /// RFC 7118: Via, contact and subprotocol are those of a browser.

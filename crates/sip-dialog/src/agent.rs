@@ -48,8 +48,12 @@ pub(crate) struct Agent {
     pub(crate) conn_previous: u32,
     /// The REGISTER under way.
     pub(crate) registering: Option<Key>,
-    /// OPTIONS and MESSAGE under way.
-    pub(crate) requests: u32,
+    /// The first of its requests outside of a dialog; they are a list.
+    pub(crate) first_request: u32,
+    /// Whether its registrar has bound a contact of it.
+    pub(crate) is_bound: bool,
+    /// The contact that is bound and leads to it no more.
+    pub(crate) left: Option<Box<[u8]>>,
     /// Whether requests go to the proxy, wherever their dialog leads.
     pub(crate) always_proxy: bool,
     /// How bodies are protected, and what is asked of those that come.
@@ -59,38 +63,17 @@ pub(crate) struct Agent {
 impl Agent {
     /// `None` where the strings are no URIs, or too long.
     pub(crate) fn fill(&mut self, config: &AgentConfig) -> Option<()> {
-        let uris = [&config.aor, &config.contact, &config.registrar];
-        // RFC 3261 10.2: "This address-of-record MUST be a SIP URI or SIPS URI."
-        // RFC 3261 12.1.1: "The URI provided in the Contact header field MUST be a SIP or SIPS URI."
-        let are_good = uris
-            .iter()
-            .all(|uri| Uri::parse(uri.as_bytes()).is_some_and(|u| u.is_sip()));
-        // RFC 3261 10.2: "The "userinfo" and "@" components of the SIP URI MUST NOT be present."
-        let registrar = Uri::parse(config.registrar.as_bytes())?;
-        let needs_tls = registrar.scheme == Scheme::Sips;
-        let has_tls = is_sips(config.contact.as_bytes()) && config.proxy.transport.is_secure();
-        if registrar.user.is_some() || (needs_tls && !has_tls) {
-            return None;
-        }
-        let texts = [
-            &config.aor,
-            &config.contact,
-            &config.contact_params,
-            &config.sent_by,
-            &config.registrar,
-        ];
-        let are_lines = texts
-            .iter()
-            .all(|text| !text.bytes().any(|b| b < 0x20 || b == 0x7f));
-        if !are_good || !are_lines {
-            return None;
-        }
-        let mut bytes = Vec::with_capacity(texts.iter().map(|text| text.len()).sum());
-        for (text, end) in texts.into_iter().zip(&mut self.ends) {
-            bytes.extend_from_slice(text.as_bytes());
-            *end = u16::try_from(bytes.len()).ok()?;
-        }
-        self.texts = bytes.into_boxed_slice();
+        let texts = AgentTexts::of(
+            [
+                config.aor.as_bytes(),
+                config.contact.as_bytes(),
+                config.contact_params.as_bytes(),
+                config.sent_by.as_bytes(),
+                config.registrar.as_bytes(),
+            ],
+            config.proxy.transport.is_secure(),
+        )?;
+        self.put(texts);
         self.proxy = config.proxy.clone();
         self.auth = config.credentials.as_ref().map(|credentials| {
             let mut auth = ClientAuth::new();
@@ -98,6 +81,26 @@ impl Agent {
             Box::new(auth)
         });
         Some(())
+    }
+
+    /// Its strings with another contact and sent-by; `None` where they are not good.
+    pub(crate) fn moved(&self, contact: &[u8], sent_by: &[u8]) -> Option<AgentTexts> {
+        AgentTexts::of(
+            [
+                self.text(Text::Aor),
+                contact,
+                self.text(Text::ContactParams),
+                sent_by,
+                self.text(Text::Registrar),
+            ],
+            self.proxy.transport.is_secure(),
+        )
+    }
+
+    /// Takes these strings for its own.
+    pub(crate) fn put(&mut self, texts: AgentTexts) {
+        self.texts = texts.bytes;
+        self.ends = texts.ends;
     }
 
     pub(crate) fn text(&self, text: Text) -> &[u8] {
@@ -110,6 +113,46 @@ impl Agent {
         let end = self.ends.get(index).copied().unwrap_or(start);
         let text = self.texts.get(start as usize..end as usize);
         text.unwrap_or_else(|| broken!("each text ends within the buffer", b""))
+    }
+}
+
+/// The strings of an agent, each checked.
+pub(crate) struct AgentTexts {
+    bytes: Box<[u8]>,
+    ends: [u16; TEXTS],
+}
+
+impl AgentTexts {
+    /// In the order of [`Text`]; `None` where they are no URIs, or too long.
+    fn of(texts: [&[u8]; TEXTS], is_secure: bool) -> Option<Self> {
+        let [aor, contact, _, _, registrar] = texts;
+        // RFC 3261 10.2: "This address-of-record MUST be a SIP URI or SIPS URI."
+        // RFC 3261 12.1.1: "The URI provided in the Contact header field MUST be a SIP or SIPS URI."
+        let are_good = [aor, contact, registrar]
+            .iter()
+            .all(|uri| Uri::parse(uri).is_some_and(|u| u.is_sip()));
+        // RFC 3261 10.2: "The "userinfo" and "@" components of the SIP URI MUST NOT be present."
+        let parsed = Uri::parse(registrar)?;
+        let needs_tls = parsed.scheme == Scheme::Sips;
+        if parsed.user.is_some() || (needs_tls && !(is_sips(contact) && is_secure)) {
+            return None;
+        }
+        let are_lines = texts
+            .iter()
+            .all(|text| !text.iter().any(|&b| b < 0x20 || b == 0x7f));
+        if !are_good || !are_lines {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(texts.iter().map(|text| text.len()).sum());
+        let mut ends = [0; TEXTS];
+        for (text, end) in texts.into_iter().zip(&mut ends) {
+            bytes.extend_from_slice(text);
+            *end = u16::try_from(bytes.len()).ok()?;
+        }
+        Some(Self {
+            bytes: bytes.into_boxed_slice(),
+            ends,
+        })
     }
 }
 
@@ -127,7 +170,9 @@ impl Default for Agent {
             conn_next: NOBODY,
             conn_previous: NOBODY,
             registering: None,
-            requests: 0,
+            first_request: NOBODY,
+            is_bound: false,
+            left: None,
             always_proxy: false,
             security: None,
         }

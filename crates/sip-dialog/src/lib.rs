@@ -23,6 +23,7 @@ mod config;
 mod directory;
 mod end;
 mod event;
+mod moved;
 mod outgoing;
 mod random;
 mod request;

@@ -1,7 +1,7 @@
 //! Requests outside of a dialog: REGISTER, OPTIONS, MESSAGE (RFC 3261 10.2,
 //! 11.1, RFC 3428).
 
-use crate::agent::Text;
+use crate::agent::{NOBODY, Text};
 use crate::bodies;
 use crate::caller::{bracket, line_with_contact, write_user_agent};
 use crate::compose::{for_request_line, line};
@@ -23,6 +23,9 @@ use sip_txn::ClientId;
 #[derive(Default)]
 pub(crate) struct Exchange {
     pub(crate) agent: Option<Key>,
+    /// The neighbours in the list of the agent's requests.
+    pub(crate) next: u32,
+    previous: u32,
     method: Option<Method>,
     client: Option<ClientId>,
     tag: Tag,
@@ -35,6 +38,8 @@ pub(crate) struct Exchange {
     expires_s: u32,
     /// Whether it was sent again with a longer interval.
     was_too_brief: bool,
+    /// Whether it removes the binding that the agent has left.
+    removes_left: bool,
 }
 
 impl Reset for Exchange {
@@ -42,6 +47,8 @@ impl Reset for Exchange {
         let mut texts = std::mem::take(&mut self.texts);
         texts.reset();
         *self = Self {
+            next: NOBODY,
+            previous: NOBODY,
             texts,
             ..Self::default()
         };
@@ -159,7 +166,6 @@ impl UserAgents {
                 exchange.texts.set(Part::Body, body);
             }
         }
-        found.requests += 1;
         self.launch(now_ms, key, out)
     }
 
@@ -177,6 +183,14 @@ impl UserAgents {
         exchange.tag = Tag::new(key, &mut self.random);
         bracket(&mut self.scratch, found.text(Text::Aor));
         exchange.texts.set(Part::Local, &self.scratch);
+        exchange.next = found.first_request;
+        if let Some(next) = self.requests.neighbour_mut(found.first_request) {
+            next.previous = key.slot;
+        }
+        match self.agents.get_mut(agent) {
+            Some(found) => found.first_request = key.slot,
+            None => return broken!("the agent was found just before", None),
+        }
         Some(key)
     }
 
@@ -225,6 +239,7 @@ impl UserAgents {
         };
         let user_agent = self.config.user_agent.as_bytes();
         let expires_s = exchange.expires_s;
+        exchange.removes_left = method == Method::Register && agent.left.is_some();
         exchange.client = outgoing.send(
             now_ms,
             &mut self.transactions,
@@ -337,12 +352,22 @@ impl UserAgents {
     }
 
     fn forget_request(&mut self, key: Key) {
-        let agent = self.requests.get(key).and_then(|exchange| exchange.agent);
+        let Some(exchange) = self.requests.get(key) else {
+            return broken!("only a request in the table is forgotten");
+        };
+        let (agent, next, previous) = (exchange.agent, exchange.next, exchange.previous);
+        if let Some(request) = self.requests.neighbour_mut(next) {
+            request.previous = previous;
+        }
+        if let Some(request) = self.requests.neighbour_mut(previous) {
+            request.next = next;
+        }
         if let Some(agent) = agent.and_then(|agent| self.agents.get_mut(agent)) {
+            if previous == NOBODY {
+                agent.first_request = next;
+            }
             if agent.registering == Some(key) {
                 agent.registering = None;
-            } else {
-                agent.requests = agent.requests.saturating_sub(1);
             }
         } else {
             broken!("a request has an agent, which stays as long as it");
@@ -389,6 +414,10 @@ impl UserAgents {
         if exchange.method != Some(Method::Register) {
             return 0;
         }
+        agent.is_bound = exchange.expires_s > 0;
+        if exchange.removes_left {
+            agent.left = None;
+        }
         self.scratch.clear();
         for (value, _) in response.values(HeaderName::ServiceRoute) {
             if !self.scratch.is_empty() {
@@ -430,6 +459,13 @@ fn write_binding(out: &mut Vec<u8>, agent: &crate::agent::Agent, expires_s: u32)
     out.extend_from_slice(agent.text(Text::Contact));
     out.push(b'>');
     out.extend_from_slice(params);
+    // RFC 3261 10.2.2: "A UA requests the immediate removal of a binding by specifying an expiration
+    // interval of "0" for that contact address in a REGISTER request."
+    if let Some(left) = &agent.left {
+        out.extend_from_slice(b"\r\nContact: <");
+        out.extend_from_slice(left);
+        out.extend_from_slice(b">;expires=0");
+    }
     out.extend_from_slice(b"\r\nExpires: ");
     write_number(out, u64::from(expires_s));
     out.extend_from_slice(b"\r\n");

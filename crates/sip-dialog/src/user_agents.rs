@@ -33,6 +33,9 @@ pub struct Counters {
     pub acks_retransmitted: u64,
     /// Dialogs of forks, acknowledged and ended at once.
     pub forks_ended: u64,
+    /// 2xx to INVITEs that are over here, neither acknowledged nor ended: of forks that answered
+    /// later than the call lasted, where [`Config::linger`] is not set.
+    pub answers_too_late: u64,
     /// Merged requests, answered 482.
     pub merged: u64,
     /// Requests within unknown dialogs, answered 481.
@@ -73,7 +76,8 @@ pub(crate) enum Context {
 /// Many user agents, sans-IO: see the crate's documentation for the loop.
 ///
 /// - **Setting up**: [`add_agent`](Self::add_agent), [`remove_agent`](Self::remove_agent),
-///   [`set_proxy`](Self::set_proxy), [`set_catch_all`](Self::set_catch_all),
+///   [`set_proxy`](Self::set_proxy), [`move_agent`](Self::move_agent),
+///   [`set_catch_all`](Self::set_catch_all),
 ///   [`reserve`](Self::reserve), [`set_wall_clock`](Self::set_wall_clock),
 ///   [`secure_bodies`](Self::secure_bodies).
 /// - **Acting**: [`register`](Self::register), [`options`](Self::options),
@@ -159,7 +163,7 @@ impl UserAgents {
         let Some(found) = self.agents.get(agent.0) else {
             return false;
         };
-        if found.first_call != NOBODY || found.registering.is_some() || found.requests > 0 {
+        if found.first_call != NOBODY || found.first_request != NOBODY {
             return false;
         }
         self.directory
@@ -252,13 +256,13 @@ impl UserAgents {
                 return broken!("a connection names only live agents");
             };
             agent.proxy.conn = ConnId::NONE;
-            let mut next = agent.first_call;
-            let registering = agent.registering;
+            let (mut next, mut next_request) = (agent.first_call, agent.first_request);
             self.push(Event::Disconnected {
                 agent: AgentKey(key),
                 conn,
             });
-            if let Some(request) = registering {
+            while let Some(request) = self.requests.key_of(next_request) {
+                next_request = self.requests.get(request).map_or(NOBODY, |r| r.next);
                 self.give_up_request(request, conn);
             }
             while let Some(call) = self.calls.key_of(next) {
@@ -357,9 +361,11 @@ impl UserAgents {
             self.counters.malformed += 1;
             return;
         }
-        let Response::Pass { context, .. } =
-            self.transactions.handle_response(now_ms, response, out)
-        else {
+        let passed = self.transactions.handle_response(now_ms, response, out);
+        let Response::Pass { context, .. } = passed else {
+            let is_answer = (200..300).contains(&response.status())
+                && response.cseq().is_ok_and(|cseq| cseq.method == b"INVITE");
+            self.counters.answers_too_late += u64::from(passed == Response::Unknown && is_answer);
             return;
         };
         self.counters.responses += 1;

@@ -86,10 +86,11 @@ fn the_second_answer_is_acknowledged_and_ended() {
         wire.respond(0, 5061, &invite, 200, "three", &second);
         wire.run_for(DELAY_MS);
         let late: Vec<Method> = wire.unclaimed.drain(..).map(|m| m.method()).collect();
+        let too_late = wire.ends[0].agents.counters().answers_too_late;
         if linger {
-            assert_eq!(late, [Method::Ack, Method::Bye]);
+            assert_eq!((late, too_late), (vec![Method::Ack, Method::Bye], 0));
         } else {
-            assert!(late.is_empty());
+            assert_eq!((late, too_late), (Vec::new(), 1));
         }
         wire.lose = Box::new(|_| true);
         wire.assert_empty();

@@ -380,6 +380,17 @@ fn a_lost_connection_ends_what_waits_on_it() {
             agents.invite(now_ms, carol, "sip:bob@example.org", None, out)
         })
         .unwrap();
+    let query = wire
+        .act(0, |agents, now_ms, out| {
+            agents.options(now_ms, alice, "sip:bob@example.org", out)
+        })
+        .unwrap();
+    let text = wire
+        .act(0, |agents, now_ms, out| {
+            let to = "sip:bob@example.org";
+            agents.message(now_ms, carol, to, b"text/plain", b"hello", out)
+        })
+        .unwrap();
     wire.run_for(DELAY_MS);
     wire.act(0, |agents, now_ms, out| {
         agents.handle_closed(now_ms, ConnId(8), out)
@@ -405,11 +416,124 @@ fn a_lost_connection_ends_what_waits_on_it() {
             call,
             cause: Cause::Transport,
         },
+        // The answers to these would have come on it too.
+        Event::Replied {
+            agent: alice,
+            request: query,
+            cause: Cause::Transport,
+        },
+        Event::Replied {
+            agent: carol,
+            request: text,
+            cause: Cause::Transport,
+        },
     ] {
         assert!(events.contains(&event), "{event:?} is not in {events:?}");
     }
-    assert_eq!(events.len(), 4);
+    assert_eq!(events.len(), 6);
+    let live = wire.ends[0].agents.live();
+    assert_eq!((live.calls, live.requests), (0, 0));
     wire.assert_empty();
+    assert!(wire.ends[0].agents.remove_agent(alice));
+    assert!(wire.ends[0].agents.remove_agent(carol));
+}
+
+/// A list that loses its first, its middle and its last one stays whole.
+#[test]
+fn requests_end_in_any_order() {
+    for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2], [1, 2, 0]] {
+        let mut wire = Wire::new(Transport::Tcp, 1, |_| {});
+        let alice = wire.add(0, "alice", 5061);
+        let asked: Vec<_> = (0..3)
+            .map(|_| {
+                wire.act(0, |agents, now_ms, out| {
+                    agents.options(now_ms, alice, "sip:bob@example.org", out)
+                })
+                .unwrap()
+            })
+            .collect();
+        let came: Vec<_> = asked.iter().map(|_| wire.expect(Method::Options)).collect();
+        for (n, at) in order.into_iter().enumerate() {
+            assert!(!wire.ends[0].agents.remove_agent(alice));
+            if n == 2 {
+                wire.act(0, |agents, now_ms, out| {
+                    agents.handle_closed(now_ms, ConnId(7), out)
+                });
+            } else {
+                wire.respond(0, 5061, &came[at], 200, "r", &[]);
+            }
+            let told = wire.take_events(0);
+            assert!(
+                told.iter().any(|event| matches!(event,
+                    Event::Replied { request, .. } if *request == asked[at])),
+                "{order:?} {told:?}"
+            );
+        }
+        assert_eq!(wire.ends[0].agents.live().requests, 0);
+        assert!(wire.ends[0].agents.remove_agent(alice));
+    }
+}
+
+#[test]
+fn who_has_moved_is_bound_where_he_is_and_nowhere_else() {
+    let mut wire = Wire::new(Transport::Tcp, 1, |_| {});
+    let alice = wire.add(0, "alice", 5061);
+    let old = "sip:alice@192.0.2.1:5060;transport=tcp";
+    let new = |port: u16| format!("sip:alice@192.0.2.1:{port};transport=tcp");
+    let moved = |wire: &mut Wire, contact: &str, sent_by: &str| {
+        wire.ends[0].agents.move_agent(alice, contact, sent_by)
+    };
+    let register = |wire: &mut Wire, status: u16| {
+        wire.act(0, |agents, now_ms, out| {
+            agents.register(now_ms, alice, 60, out)
+        })
+        .unwrap();
+        let register = wire.expect(Method::Register);
+        wire.respond(0, 5061, &register, status, "r", &[]);
+        let contacts: Vec<String> = register
+            .fields_of(HeaderName::Contact)
+            .map(|field| String::from_utf8(field.value.to_vec()).unwrap())
+            .collect();
+        let via = register.top_via().unwrap();
+        (contacts, via.sent_by.port)
+    };
+    // Nothing is bound yet: nothing is to be removed.
+    assert!(moved(&mut wire, &new(6_001), "192.0.2.1:6001"));
+    assert_eq!(
+        register(&mut wire, 200),
+        (vec![format!("<{}>", new(6_001))], Some(6_001))
+    );
+    // RFC 3261 10.2.2: "A UA requests the immediate removal of a binding by specifying an expiration
+    // interval of "0" for that contact address in a REGISTER request."
+    assert!(moved(&mut wire, &new(6_002), "192.0.2.1:6002"));
+    let left = format!("<{}>;expires=0", new(6_001));
+    let both = (vec![format!("<{}>", new(6_002)), left.clone()], Some(6_002));
+    assert_eq!(register(&mut wire, 500), both);
+    // The registrar has it until it says otherwise, however often he moves meanwhile.
+    assert!(moved(&mut wire, &new(6_003), "192.0.2.1:6003"));
+    let both = (vec![format!("<{}>", new(6_003)), left], Some(6_003));
+    assert_eq!(register(&mut wire, 200), both);
+    let one = (vec![format!("<{}>", new(6_003))], Some(6_003));
+    assert_eq!(register(&mut wire, 200), one);
+    // There and back again.
+    assert!(moved(&mut wire, old, "192.0.2.1:5060"));
+    assert!(moved(&mut wire, &new(6_003), "192.0.2.1:6003"));
+    assert_eq!(register(&mut wire, 200), one);
+    assert!(!moved(&mut wire, "tel:1", "192.0.2.1:5060"));
+    assert_eq!(register(&mut wire, 200), one);
+    // He is found where he is, and no more where he was.
+    let options = |port: u16| {
+        format!(
+            "OPTIONS {} SIP/2.0\r\nVia: SIP/2.0/TCP 192.0.2.1:5099;branch=z9hG4bK{port}\r\n\
+             From: <sip:c@d>;tag=1\r\nTo: <sip:alice@example.org>\r\nCall-ID: {port}\r\nCSeq: 1 OPTIONS\r\n\
+             Max-Forwards: 70\r\nContent-Length: 0\r\n\r\n",
+            new(port)
+        )
+    };
+    for (port, status) in [(6_003, "200"), (6_001, "404")] {
+        wire.inject(0, 5099, &options(port));
+        assert_eq!(wire.start_lines().last().unwrap(), status);
+    }
 }
 
 #[test]

@@ -18,12 +18,12 @@ fn healthy() -> Health {
             ThreadUse {
                 name: "load-0".to_owned(),
                 cpu_ns: 18 * S,
-                waited_for_cpu_ns: 0,
+                ..ThreadUse::default()
             },
             ThreadUse {
                 name: "load-1".to_owned(),
                 cpu_ns: 2 * S,
-                waited_for_cpu_ns: 0,
+                ..ThreadUse::default()
             },
         ],
         self_peak_per_s: Some(8_000.0),
@@ -75,6 +75,21 @@ fn each_limit_raises_its_doubt_and_not_before() {
             |h| h.threads[1].cpu_ns = 27 * S + 1,
         ),
         (
+            "own cpu",
+            |h| sending(h, 10 * S, 9 * S),
+            |h| sending(h, 10 * S, 9 * S + 1),
+        ),
+        (
+            "own cpu",
+            |h| sending(h, S / 2 - 1, S / 2 - 1),
+            |h| sending(h, S / 2, S / 2),
+        ),
+        (
+            "agents missing",
+            |h| (h.agents, h.agents_missing) = (2_000, 2),
+            |h| (h.agents, h.agents_missing) = (2_000, 3),
+        ),
+        (
             "kernel drops",
             |h| h.kernel_drops = 0,
             |h| h.kernel_drops = 1,
@@ -109,6 +124,29 @@ fn each_limit_raises_its_doubt_and_not_before() {
         );
         assert_eq!(doubts(beyond), [*name], "beyond its bound");
     }
+}
+
+/// How long a thread sent, of 30 s in all, and the CPU time that it took meanwhile.
+fn sending(health: &mut Health, sending_ns: u64, cpu_ns: u64) {
+    health.threads[1].sending_ns = sending_ns;
+    health.threads[1].sending_cpu_ns = cpu_ns;
+}
+
+/// One call that nobody answers is waited for 32 s. Over 42 s a thread that had too much to do for
+/// ten looks idle.
+#[test]
+fn a_thread_is_as_busy_as_it_was_while_it_sent() {
+    let mut health = healthy();
+    health.wall_ns = 42 * S;
+    health.threads[1].cpu_ns = 97 * S / 10;
+    assert_eq!(health.busiest_thread().unwrap().0, "load-0");
+    sending(&mut health, 10 * S, 97 * S / 10);
+    assert_eq!(health.busiest_thread(), Some(("load-1", 0.97)));
+    assert_eq!(health.doubts()[0].name, "own cpu");
+    // Or afterwards, where that is more.
+    sending(&mut health, 10 * S, S);
+    health.threads[1].cpu_ns = 39 * S;
+    assert!(health.busiest_thread().unwrap().1 > 0.92);
 }
 
 #[test]

@@ -148,6 +148,27 @@ fn json_gives_back_every_bucket() {
 }
 
 #[test]
+fn what_is_longer_than_a_bound_is_counted() {
+    let mut latency = Latency::new();
+    for ms in 1..=100 {
+        // From the intended time, whatever the send was.
+        latency.record(0, ms * 900_000, ms * 1_000_000);
+    }
+    for (us, longer) in [
+        (0, 100),
+        (500, 100),
+        (1_000, 99),
+        (50_100, 50),
+        (99_000, 1),
+        (100_000, 0),
+        (u64::MAX, 0),
+    ] {
+        assert_eq!(latency.longer_than(us), longer, "{us}");
+    }
+    assert_eq!(Latency::new().longer_than(0), 0);
+}
+
+#[test]
 fn damaged_json_is_refused() {
     let table = [
         (

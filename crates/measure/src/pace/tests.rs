@@ -398,3 +398,16 @@ fn what_is_given_up_of_millions_is_counted_without_walking_them() {
     let expected = 100.0 * 24.0 * 3_600.0 * 500_000.0;
     assert!((pacer.give_up() as f64 / expected - 1.0).abs() < 1e-4);
 }
+
+#[test]
+fn a_schedule_is_over_with_its_time_or_with_its_arrivals() {
+    let whole = Schedule::parse("20/s for 10s").unwrap();
+    assert_eq!(whole.ends_ns(), 10 * S);
+    for (limit, ends_ns) in [(0, 0), (20, S), (199, 9_950_000_000), (1_000, 10 * S)] {
+        assert_eq!(whole.clone().limit(limit).ends_ns(), ends_ns, "{limit}");
+    }
+    let endless = whole.clone().poisson(3).limit(u64::MAX);
+    assert_eq!(endless.ends_ns(), 10 * S);
+    let of_poisson = whole.poisson(3).limit(40).ends_ns();
+    assert!((0..10 * S).contains(&of_poisson), "{of_poisson}");
+}

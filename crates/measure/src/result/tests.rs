@@ -76,6 +76,7 @@ fn full() -> RunResult {
     result.series = vec![Second {
         at_s: 0,
         succeeded: 20,
+        redirected: 2,
         mean_us: 1.5,
         p50_us: 1,
         watched_cpu_ns: Some(9),
@@ -265,9 +266,10 @@ fn csv_has_a_line_for_every_second() {
             of("succeeded"),
             of("mean_us"),
             of("watched_cpu_ns"),
-            of("own_cpu_ns")
+            of("own_cpu_ns"),
+            of("redirected")
         ),
-        ("20", "1.5", "9", "")
+        ("20", "1.5", "9", "", "2")
     );
     assert_eq!((of("server_cpu_ns"), of("server_memory_bytes")), ("4", "3"));
 }
@@ -281,7 +283,7 @@ fn a_second_without_a_delay_has_none_of_0() {
         ..Second::default()
     }];
     let csv = result.series_csv();
-    assert!(csv.ends_with("7,0,3,0,0,0,0,,,,,,,,\r\n"), "{csv}");
+    assert!(csv.ends_with("7,0,3,0,0,0,0,,,,,,,0,,\r\n"), "{csv}");
     let json = result.to_json().unwrap();
     assert!(json.contains("{\"at_s\": 7, \"due\": 0"), "{json}");
     let series = json.split("\"series\"").nth(1).unwrap();
@@ -289,6 +291,28 @@ fn a_second_without_a_delay_has_none_of_0() {
         assert!(!series.contains(name), "{name} in {series}");
     }
     assert_eq!(RunResult::from_json(&json).unwrap(), result);
+}
+
+/// A call that is waited for at the end makes neither the rate nor a share of a core less.
+#[test]
+fn rates_and_shares_are_of_the_time_in_which_it_sent() {
+    let mut result = full();
+    result.duration_ns = 42_000 * MS;
+    assert_eq!(result.figures.succeeded(), 17);
+    assert!((result.rate_per_s() - 17.0 / 42.0).abs() < 1e-9);
+    result.health.sending_ns = 2_000 * MS;
+    assert!((result.rate_per_s() - 8.5).abs() < 1e-9);
+    let second = |at_s, cpu_ms| ProcessSecond {
+        at_s,
+        cpu_ns: cpu_ms * MS,
+        memory_bytes: 1,
+    };
+    let mut process = result.processes[0].clone();
+    process.cpu_ns = 2_100 * MS;
+    process.seconds = vec![second(0, 800), second(1, 600), second(2, 100)];
+    assert!((result.core_share(&process) - 0.7).abs() < 1e-9);
+    process.seconds.clear();
+    assert!((result.core_share(&process) - 0.05).abs() < 1e-9);
 }
 
 #[test]

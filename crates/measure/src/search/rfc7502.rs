@@ -1,6 +1,7 @@
 //! The search of RFC 7502 (section 4.10), and its report form (section 5).
 //!
-//! The largest attempt rate without a failure over `N` attempts:
+//! The largest attempt rate without a failure over `N` attempts, where a session that is
+//! set up later than the establishment threshold time of the report has failed too:
 //!
 //! ```text
 //! N=50000; r=100; w=0.10; d=max(0.10,w/2); old=0; count=0
@@ -128,6 +129,7 @@ impl Rfc7502 {
             return;
         }
         let held = outcome.failures == 0
+            && outcome.slow == 0
             && outcome.attempts >= self.config.attempts.max(1)
             && !outcome.doubtful
             && !outcome.interrupted;

@@ -12,6 +12,7 @@ fn a_second_is_handed_over_once_and_whole() {
         recorder.succeeded();
     }
     recorder.failed();
+    recorder.redirected();
     recorder.retransmitted();
     assert_eq!(
         recorder.turn(999_999_999, 5),
@@ -27,6 +28,7 @@ fn a_second_is_handed_over_once_and_whole() {
         (part.failed, part.retransmissions, part.in_flight),
         (1, 1, 7)
     );
+    assert_eq!(part.redirected, 1);
     assert_eq!(recorder.turn(1_500 * MS, 7), None);
     // A thread that stood still hands over the second it was in, and goes on in
     // the second it is.
@@ -48,6 +50,8 @@ fn threads_are_added_up_before_percentiles_are_taken() {
         slow.succeeded();
     }
     slow.failed();
+    slow.redirected();
+    fast.redirected();
     let mut series = Series::new();
     series.add(&slow.finish(3));
     series.add(&fast.finish(4));
@@ -56,6 +60,7 @@ fn threads_are_added_up_before_percentiles_are_taken() {
         (second.succeeded, second.failed, second.in_flight),
         (100, 1, 7)
     );
+    assert_eq!(second.redirected, 2);
     let near = |us: u64, ms: u64| us.abs_diff(ms * 1_000) * 100 <= ms * 1_000;
     assert!(near(second.p50_us, 1), "{second:?}");
     assert!(near(second.p99_us, 50), "{second:?}");

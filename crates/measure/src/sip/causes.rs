@@ -15,6 +15,8 @@ pub enum Failure {
     Timeout,
     /// The transport could not send, or the connection broke.
     Transport,
+    /// The same by a short name such as `"reset"`.
+    Broken(&'static str),
     /// Anything else, by a short name such as `"tls handshake"`.
     Other(&'static str),
 }
@@ -22,10 +24,13 @@ pub enum Failure {
 impl Failure {
     /// Counts in RFC 6076's Ineffective Session Attempts (4.8).
     pub fn is_ineffective(self) -> bool {
-        matches!(
-            self,
-            Self::Timeout | Self::Transport | Self::Status(408 | 500 | 503 | 504)
-        )
+        let is_408_or_5xx = matches!(self, Self::Timeout | Self::Status(408 | 500 | 503 | 504));
+        is_408_or_5xx || self.is_of_transport()
+    }
+
+    /// The transport failed.
+    pub fn is_of_transport(self) -> bool {
+        matches!(self, Self::Transport | Self::Broken(_))
     }
 }
 
@@ -35,7 +40,7 @@ impl fmt::Display for Failure {
             Self::Status(status) => write!(f, "status {status}"),
             Self::Timeout => f.write_str("timeout"),
             Self::Transport => f.write_str("transport"),
-            Self::Other(name) => f.write_str(name),
+            Self::Broken(name) | Self::Other(name) => f.write_str(name),
         }
     }
 }
@@ -60,7 +65,7 @@ impl Causes {
             Failure::Status(status) => *self.statuses.entry(status).or_default() += 1,
             Failure::Timeout => self.add_named("timeout"),
             Failure::Transport => self.add_named("transport"),
-            Failure::Other(name) => self.add_named(name),
+            Failure::Broken(name) | Failure::Other(name) => self.add_named(name),
         }
     }
 
@@ -86,6 +91,11 @@ impl Causes {
     /// Failures with this name (`timeout`, `transport`, ...).
     pub fn named(&self, name: &str) -> u64 {
         self.named.get(name).copied().unwrap_or(0)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.statuses.is_empty() && self.named.is_empty()
     }
 
     /// All failures.

@@ -81,6 +81,7 @@ fn no_answer_is_a_408_and_a_broken_transport_a_503() {
     for (failure, isa) in [
         (Failure::Timeout, 100.0),
         (Failure::Transport, 100.0),
+        (Failure::Broken("reset"), 100.0),
         (Failure::Status(503), 100.0),
         (Failure::Status(404), 0.0),
         (Failure::Other("rubbish"), 0.0),
@@ -96,6 +97,24 @@ fn no_answer_is_a_408_and_a_broken_transport_a_503() {
         );
         assert_eq!(figures.srd_failed.count(), 0, "no response, no delay");
     }
+}
+
+#[test]
+fn a_redirection_has_its_status_and_is_no_failure() {
+    let redirected = |statuses: &[u16]| {
+        let mut figures = answered(statuses);
+        for status in statuses.iter().filter(|status| **status >= 300) {
+            figures.redirects.add(Failure::Status(*status));
+        }
+        figures
+    };
+    let mut figures = redirected(&[302, 302, 301, 200]);
+    assert_eq!((figures.failed(), figures.succeeded()), (0, 1));
+    assert_eq!(figures.redirects.status(302), 2);
+    figures.merge(&redirected(&[302]));
+    assert_eq!(figures.redirects.total(), figures.invites_redirected);
+    let text = serde_json::to_string(&figures).unwrap();
+    assert_eq!(serde_json::from_str::<SipFigures>(&text).unwrap(), figures);
 }
 
 #[test]

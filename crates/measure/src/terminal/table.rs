@@ -46,6 +46,7 @@ fn write_all(text: &mut String, result: &RunResult) -> std::fmt::Result {
             result.health.unsent, result.health.due
         )?;
     }
+    agents(text, result);
     for line in result.answered.iter().flat_map(Answered::lines) {
         writeln!(text, "{}", clip(&line, COLUMNS))?;
     }
@@ -92,6 +93,26 @@ fn write_all(text: &mut String, result: &RunResult) -> std::fmt::Result {
         text.push_str("FAILED: a threshold was crossed.\n");
     }
     Ok(())
+}
+
+/// How many agents are missing, and why.
+fn agents(text: &mut String, result: &RunResult) {
+    let health = &result.health;
+    if health.agents_missing == 0 {
+        return;
+    }
+    let causes: Vec<String> = result
+        .counters
+        .iter()
+        .filter_map(|(name, n)| Some(format!("{} ({n})", name.strip_prefix("upkeep: ")?)))
+        .collect();
+    let line = format!(
+        "{} of {} agents did not come up or lost their registration: {}",
+        health.agents_missing,
+        health.agents,
+        causes.join(", ")
+    );
+    text.push_str(&wrap(&line, COLUMNS, "  "));
 }
 
 /// A line for each watched process, and one for all together where they are several.

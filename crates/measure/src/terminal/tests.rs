@@ -396,3 +396,19 @@ proptest! {
         prop_assert!(table(&result).lines().all(|line| line.chars().count() <= COLUMNS));
     }
 }
+
+#[test]
+fn agents_that_are_missing_are_told_with_their_causes() {
+    let mut result = result();
+    assert!(!table(&result).contains("agents"));
+    (result.health.agents, result.health.agents_missing) = (1_000, 500);
+    result.counters.insert("upkeep: status 403".to_owned(), 500);
+    result.conclude(&[]);
+    let text = table(&result);
+    for part in [
+        "500 of 1000 agents did not come up or lost their registration: status 403 (500)",
+        "! agents missing: 500 of 1000 agents",
+    ] {
+        assert!(text.contains(part), "{part:?} in\n{text}");
+    }
+}

@@ -14,7 +14,7 @@ pub(super) enum Figure {
     },
     /// A plain figure of [`PLAIN`].
     Plain(usize),
-    /// Failures with this status.
+    /// Failures and redirections with this status.
     Status(u16),
 }
 
@@ -156,6 +156,27 @@ const PLAIN: &[OfPlain] = &[
         Some(r.figures.succeeded() as f64)
     }),
     (
+        "redirected",
+        Kind::Count,
+        "calls that were answered 3xx",
+        |r| Some(r.figures.invites_redirected as f64),
+    ),
+    (
+        "agents_missing",
+        Kind::Count,
+        "agents that did not come up or lost their registration",
+        |r| Some(r.health.agents_missing as f64),
+    ),
+    (
+        "refreshes_failed",
+        Kind::Count,
+        "registrations that keep agents up and failed",
+        |r| {
+            let failed = r.counters.get("registrations_not_refreshed");
+            Some(failed.copied().unwrap_or(0) as f64)
+        },
+    ),
+    (
         "unsent",
         Kind::Count,
         "arrivals not sent when the schedule ended",
@@ -164,19 +185,23 @@ const PLAIN: &[OfPlain] = &[
     (
         "timeout",
         Kind::Count,
-        "attempts without an answer in time",
-        |r| Some(r.causes.named("timeout") as f64),
+        "attempts without an answer in time, to the INVITE or to the BYE",
+        |r| Some((r.causes.named("timeout") + r.causes.named("bye timeout")) as f64),
     ),
     (
         "transport",
         Kind::Count,
-        "attempts whose transport failed",
-        |r| Some(r.causes.named("transport") as f64),
+        "attempts whose transport failed: refused, reset, closed, handshake, ...",
+        |r| {
+            // A file without that figure has the name alone.
+            let named = r.causes.named("transport");
+            Some(r.figures.transport_failed.max(named) as f64)
+        },
     ),
     (
         "rate",
         Kind::Rate,
-        "attempts that ended well, each second",
+        "attempts that ended well, each second of the schedule",
         |r| (r.duration_ns > 0).then(|| r.rate_per_s()),
     ),
     ("retransmissions", Kind::Count, "messages sent again", |r| {
@@ -314,7 +339,10 @@ impl Figure {
                 (summary.count > 0).then_some(QUANTILES.get(quantile)?.1(quantiles))
             }
             Self::Plain(at) => PLAIN.get(at)?.3(result),
-            Self::Status(status) => Some(result.causes.status(status) as f64),
+            Self::Status(status) => {
+                let redirected = result.figures.redirects.status(status);
+                Some((result.causes.status(status) + redirected) as f64)
+            }
         }
     }
 }
@@ -350,7 +378,7 @@ pub(super) fn all() -> Vec<(String, &'static str)> {
     plain
         .chain(std::iter::once((
             "status_NNN".to_owned(),
-            "attempts that failed with this status",
+            "attempts that failed or were redirected with this status",
         )))
         .chain(delays)
         .collect()

@@ -72,6 +72,49 @@ fn conditions_are_met_or_not() {
     }
 }
 
+/// Why a transport failed is told by many names, and all of them are that it failed.
+#[test]
+fn a_transport_that_failed_is_one_by_whatever_name() {
+    let mut result = result();
+    for name in ["reset", "connect refused"] {
+        result.causes.add(Failure::Broken(name));
+        result.figures.transport_failed += 1;
+    }
+    result.causes.add(Failure::Other("bye timeout"));
+    result.figures.invite_sent();
+    result.figures.invite_answered(
+        302,
+        &Setup {
+            intended_ns: 0,
+            sent_ns: 0,
+            first_status_ns: None,
+            done_ns: MS,
+        },
+    );
+    result.figures.redirects.add(Failure::Status(302));
+    result.health.agents_missing = 3;
+    result
+        .counters
+        .insert("registrations_not_refreshed".to_owned(), 4);
+    for (text, value) in [
+        ("transport > 0", 2.0),
+        ("timeout > 0", 2.0),
+        ("redirected > 0", 1.0),
+        ("status_302 > 0", 1.0),
+        ("agents_missing > 0", 3.0),
+        ("refreshes_failed > 0", 4.0),
+    ] {
+        let verdict = Threshold::parse(text).unwrap().evaluate(&result);
+        assert_eq!(verdict.value, Some(value), "{text}");
+        assert!(verdict.crossed, "{text}");
+    }
+    // In a file that has the causes alone.
+    result.figures.transport_failed = 0;
+    result.causes.add(Failure::Transport);
+    let verdict = Threshold::parse("transport > 0").unwrap().evaluate(&result);
+    assert_eq!(verdict.value, Some(1.0));
+}
+
 #[test]
 fn the_value_is_told_in_the_unit_of_the_condition() {
     let verdict = Threshold::parse("srd_p50 > 20ms")

@@ -21,8 +21,7 @@ use crate::settings::Settings;
 pub use fleet::{drive_workers, worker};
 pub use peak::{PeakSettings, peak};
 use picture::Picture;
-use report::Circumstances;
-pub use report::{describe, result_of};
+pub use report::{Circumstances, describe, result_of};
 pub use watching::WatchTarget;
 use watching::Watching;
 
@@ -215,7 +214,7 @@ fn verdict(result: &RunResult, output: &Output) -> u8 {
         return EXIT_INTERRUPTED;
     }
     let attempts = result.figures.ended().max(1);
-    let failed = result.causes.total();
+    let failed = result.figures.failed();
     let failures_max = output.failures_max.unwrap_or(0.0);
     let has_failed = failed as f64 > failures_max * attempts as f64;
     let is_in_doubt = !result.doubts.is_empty();
@@ -292,6 +291,12 @@ mod tests {
             }
         };
         assert_eq!(code(&mut result(fail(1)), &plain), EXIT_FAILED);
+        // Whoever is told where to call instead has not failed.
+        let redirected = |result: &mut RunResult| {
+            result.figures.invites_ok = 0;
+            result.figures.invites_redirected = 100;
+        };
+        assert_eq!(code(&mut result(redirected), &plain), EXIT_FINE);
         let some = Output {
             failures_max: Some(0.04),
             ..Output::default()

@@ -2,7 +2,7 @@
 
 mod tries;
 
-use measure::search::{Rfc7502Peak, Rfc7502Report};
+use measure::search::{Ending, Rfc7502Peak, Rfc7502Report};
 use measure::{Doubt, Host, Peak, Schedule, SearchConfig};
 use serde_json::json;
 
@@ -14,6 +14,7 @@ use super::{
     EXIT_DOUBT, EXIT_FAILED, EXIT_FINE, EXIT_INTERRUPTED, EXIT_USAGE, Output, complain,
     is_standard_output, say, signals, unix_ms,
 };
+use crate::clock::NS_PER_MS;
 use crate::crew::{Control, Failed};
 use crate::settings::Settings;
 use crate::workers::Fleet;
@@ -84,15 +85,17 @@ fn try_peak(
         Some(attempts) if !control.is_interrupted() => Some(tries.search_rfc7502(attempts, &peak)?),
         _ => None,
     };
+    let mut doubts = doubts(
+        &peak,
+        own_peak_per_s,
+        settings.direct.is_some(),
+        control.is_interrupted(),
+        output.bounds,
+    );
+    doubts.extend(rfc7502.as_ref().and_then(doubt_of_rfc7502));
     let found = Found {
         started_unix_ms,
-        doubts: doubts(
-            &peak,
-            own_peak_per_s,
-            settings.direct.is_some(),
-            control.is_interrupted(),
-            output.bounds,
-        ),
+        doubts,
         report: rfc7502
             .as_ref()
             .map(|found| report(settings, options, found, &tries.suite)),
@@ -268,25 +271,63 @@ fn doubts(
         });
     };
     match peak.ending {
-        measure::search::Ending::GeneratorLimit => doubt(
+        Ending::GeneratorLimit => doubt(
             "generator limit",
             "Above the rate found the generator doubts itself: the server's limit lies higher. Add threads and cores.",
         ),
-        measure::search::Ending::NothingHeld => doubt(
+        Ending::NothingHeld => doubt(
             "nothing held",
             "Not even the lowest rate was held: look at the causes of failure above.",
         ),
-        measure::search::Ending::NotReached => doubt(
+        Ending::NotReached => doubt(
             "not reached",
             "The highest rate that may be tried was held: the peak lies above it. Give a higher --rate-max.",
         ),
-        measure::search::Ending::TooManyTries => doubt(
+        Ending::TooManyTries => doubt(
             "too many tries",
             "The search did not settle: the server does not hold the same rate twice.",
         ),
         _ => {}
     }
     doubts
+}
+
+/// Why the rate of the RFC's search is not what its report says: the largest at which every
+/// session was established.
+fn doubt_of_rfc7502(found: &Rfc7502Peak) -> Option<Doubt> {
+    let sentence = match found.ending {
+        Ending::Found | Ending::Interrupted => return None,
+        Ending::GeneratorLimit => {
+            "The search of RFC 7502 ended where the generator doubted itself: the rate is the \
+             highest that was held until then, and no limit of the device. Add threads and cores."
+        }
+        Ending::NothingHeld => {
+            "At no rate of the search of RFC 7502 was every session established: look at the causes \
+             of failure above."
+        }
+        Ending::NotReached => {
+            "The search of RFC 7502 held the highest rate that may be tried: the limit of the \
+             device lies above it."
+        }
+        Ending::TooManyTries => {
+            "The search of RFC 7502 did not settle: the rate is the highest that was held once."
+        }
+    };
+    Some(Doubt {
+        name: "rfc 7502".to_owned(),
+        figure: found.rate_per_s,
+        bound: 0.0,
+        sentence: sentence.to_owned(),
+    })
+}
+
+/// How long a session may take to be established: as long as was asked for, or until its INVITE
+/// is given up.
+fn established_within_ns(settings: &Settings, options: &PeakSettings) -> u64 {
+    match options.search.delay_max_ns {
+        u64::MAX => 64 * settings.timers.t1_ms * NS_PER_MS,
+        delay_max_ns => delay_max_ns,
+    }
 }
 
 fn report(
@@ -304,7 +345,8 @@ fn report(
         .first()
         .map_or(transport, |listen| listen.0.via_name());
     let is_register = settings.mix.flows().all(crate::Flow::is_register);
-    let rate = Some(found.rate_per_s);
+    // Where nothing was held there is no rate, not one of 0.
+    let rate = Some(found.rate_per_s).filter(|rate| *rate > 0.0);
     Rfc7502Report {
         device: settings.server.as_ref().map_or_else(
             || "none: caller straight to callee".to_owned(),
@@ -316,16 +358,21 @@ fn report(
         session_s: settings.hold.mean().as_secs_f64(),
         attempts: options.rfc7502.unwrap_or(0),
         media_streams: 0,
-        establishment_threshold_ms: if options.search.delay_max_ns == u64::MAX {
-            64.0 * settings.timers.t1_ms as f64
-        } else {
-            options.search.delay_max_ns as f64 / 1e6
-        },
+        establishment_threshold_ms: established_within_ns(settings, options) as f64 / 1e6,
         tls_suite: suite.to_owned(),
         ipsec_profile: String::new(),
         session_rate_per_s: rate.filter(|_| !is_register),
         registration_rate_per_s: rate.filter(|_| is_register && !settings.register_first),
         reregistration_rate_per_s: rate.filter(|_| is_register && settings.register_first),
-        remarks: Vec::new(),
+        remarks: match found.ending {
+            Ending::Interrupted => vec!["The search was stopped before its end.".to_owned()],
+            _ => doubt_of_rfc7502(found)
+                .map(|doubt| doubt.sentence)
+                .into_iter()
+                .collect(),
+        },
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@ use measure::{Answered, Bounds, Health, Host, RunResult, Watched, WatchedProcess
 use serde_json::{Value, json};
 use sip_tls::TlsVersion;
 
+use crate::cause::HELD_BACK;
 use crate::crew::Ran;
 use crate::settings::{Called, Close, Lifetime, Settings};
 
@@ -39,7 +40,7 @@ pub fn result_of(mut ran: Ran, settings: &Settings, circumstances: Circumstances
             ran.series.cpu(at_s, watched_ns, own_ns);
         }
     }
-    let held_back = ["no free agent", "no room", "registering already"]
+    let held_back = HELD_BACK
         .iter()
         .map(|name| ran.causes.named(name))
         .sum::<u64>();
@@ -52,6 +53,9 @@ pub fn result_of(mut ran: Ran, settings: &Settings, circumstances: Circumstances
         sent: ran.started.saturating_sub(held_back),
         own_cpu_ns: ran.own_cpu_ns,
         wall_ns: ran.duration_ns,
+        sending_ns: ran.sending_ns,
+        agents: settings.users.count() as u64,
+        agents_missing: ran.upkeep.failed + ran.upkeep.lost,
         cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64),
         threads: std::mem::take(&mut ran.threads),
         kernel_drops: ran.kernel_drops,
@@ -89,7 +93,9 @@ pub fn result_of(mut ran: Ran, settings: &Settings, circumstances: Circumstances
         ("ended", ran.ended),
         ("agents_ready", ran.upkeep.ready),
         ("agents_failed", ran.upkeep.failed),
+        ("agents_lost", ran.upkeep.lost),
         ("registrations_refreshed", ran.upkeep.refreshed),
+        ("registrations_not_refreshed", ran.upkeep.not_refreshed),
         ("connections_reopened", ran.upkeep.reopened),
         ("setup_ms", ran.setup_ns / 1_000_000),
         ("called_incoming", ran.called.incoming),

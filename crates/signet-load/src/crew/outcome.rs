@@ -89,6 +89,8 @@ pub struct Ran {
     pub failed: u64,
     /// From the first arrival to the end of the last.
     pub duration_ns: u64,
+    /// How long arrivals were due, from the first on; 0 where there were none.
+    pub sending_ns: u64,
     /// How long it took to bring the agents up.
     pub setup_ns: u64,
     /// The threads and what they took.
@@ -168,6 +170,7 @@ impl Ran {
             ended: 0,
             failed: 0,
             duration_ns: 0,
+            sending_ns: 0,
             setup_ns,
             threads: Vec::new(),
             own_cpu_ns,
@@ -227,10 +230,13 @@ impl Ran {
             add_to(&mut self.called_tls, name, count);
         }
         self.duration_ns = self.duration_ns.max(end.end_ns);
+        self.sending_ns = self.sending_ns.max(end.sending_ns);
         self.threads.push(ThreadUse {
             name,
             cpu_ns: end.cpu_ns,
             waited_for_cpu_ns: end.waited_ns,
+            sending_ns: end.sent.elapsed_ns,
+            sending_cpu_ns: end.sent.cpu_ns,
         });
         let before = end.before;
         self.kernel_drops += end.sockets.udp_kernel_drops - before.kernel_drops;
@@ -256,6 +262,8 @@ impl Ran {
             ("challenges", end.agents.challenges),
             ("stray_responses", transactions.response_stray),
             ("unknown_dialog", end.agents.unknown_dialog),
+            ("forks_ended", end.agents.forks_ended),
+            ("answers_too_late", end.agents.answers_too_late),
             (
                 "no_room",
                 end.agents.full + transactions.server_full + transactions.client_full,

@@ -56,7 +56,7 @@ const TERMS: &[(&str, &str)] = &[
     ),
     (
         "ISA",
-        "Ineffective Session Attempts (RFC 6076 4.8): the share of INVITEs that ended with 408, 500, 503, 504 or with no answer",
+        "Ineffective Session Attempts (RFC 6076 4.8): the share of INVITEs that ended with 408, 500, 503, 504 or with no answer, or whose transport failed",
     ),
     (
         "SCR",

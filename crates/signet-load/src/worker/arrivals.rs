@@ -3,17 +3,23 @@
 //! until then is never sent, and counted: the schedule says how long the run is.
 
 use invariant::broken;
+use sip_dialog::{CallKey, RequestKey};
 use sip_msg::{ConnId, Target};
 
 use measure::Failure;
 
 use super::jobs::{CallSlot, Purpose, RequestSlot};
-use super::seats::{Job, Seat};
 use super::{ARRIVALS_MAX, Unsent, Worker};
-use crate::cause::{NO_AGENT, NO_ROOM, of_send};
+use crate::cause::{NO_AGENT, NO_ROOM, of_send, of_transport};
 use crate::clock::to_ms;
 use crate::mix::Flow;
 use crate::settings::{Called, Close, Lifetime};
+
+/// What an arrival has become.
+enum Job {
+    Call(CallKey),
+    Request(RequestKey),
+}
 
 impl Worker {
     /// Begins what is due. After the end of the schedule that is what fits into this
@@ -59,11 +65,12 @@ impl Worker {
     fn pick(&mut self, flow: Flow) -> Option<u32> {
         let must_be_registered =
             flow.needs_registration() || flow == Flow::Call && self.shared.settings.register_first;
-        let fits = |seat: &Seat| seat.is_ready && (seat.is_registered || !must_be_registered);
         if !self.is_exclusive() {
-            return self.seats.next(fits);
+            return self.seats.next(must_be_registered);
         }
-        self.seats.take_free(fits).or_else(|| self.seat_more())
+        self.seats
+            .take_free(must_be_registered)
+            .or_else(|| self.seat_more())
     }
 
     fn begin_on(
@@ -73,7 +80,7 @@ impl Worker {
         intended_ns: u64,
         now_ns: u64,
     ) -> Result<(), Failure> {
-        self.connect(number, now_ns).map_err(Failure::Other)?;
+        self.connect(number, now_ns).map_err(of_transport)?;
         let agent = self.seats.at(number).and_then(|seat| seat.agent);
         let agent = agent.ok_or_else(|| broken!("a seat that is ready has an agent", NO_AGENT))?;
         let now_ms = to_ms(now_ns);
@@ -135,14 +142,8 @@ impl Worker {
                 });
                 self.unsent.push(Unsent::Request(key));
             }
-            Some(Job::Nothing) => {}
             None if flow.is_register() => return Err(Failure::Other("registering already")),
             None => return Err(NO_ROOM),
-        }
-        if self.is_exclusive()
-            && let (Some(job), Some(seat)) = (job, self.seats.at_mut(number))
-        {
-            seat.job = job;
         }
         Ok(())
     }
@@ -181,7 +182,7 @@ impl Worker {
         };
         let (agent, conn) = (seat.agent, seat.conn);
         if is_shared && !self.shared_conn.is_some() {
-            self.shared_conn = self.open(0)?;
+            self.open_shared(now_ns)?;
         }
         let wanted = if is_shared {
             self.shared_conn
@@ -193,6 +194,9 @@ impl Worker {
             opened
         };
         if is_shared {
+            if let Some(local) = self.shared_conn_local.filter(|_| self.shared_since_ns == 0) {
+                self.move_seat(number, wanted, local);
+            }
             if wanted == conn {
                 return Ok(());
             }
@@ -205,6 +209,13 @@ impl Worker {
         if let (Some(agent), Some(target)) = (agent, self.target_on(number, wanted)) {
             self.agents.set_proxy(agent, target);
         }
+        Ok(())
+    }
+
+    /// Opens the connection that all agents use.
+    pub(super) fn open_shared(&mut self, now_ns: u64) -> Result<(), &'static str> {
+        self.shared_conn = self.open(0)?;
+        self.shared_since_ns = now_ns.max(1);
         Ok(())
     }
 

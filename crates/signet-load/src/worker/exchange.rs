@@ -6,7 +6,7 @@ use sip_dialog::UserAgents;
 use sip_msg::Limits;
 use sip_net::NetEvent;
 
-use super::{Input, NAP_NS, Unsent, Worker};
+use super::{Input, NAP_NS, Worker};
 use crate::cause::{of_close, of_handshake, of_send, of_upgrade};
 use crate::clock::{NS_PER_MS, to_ms};
 
@@ -22,25 +22,14 @@ impl Worker {
         // as the server's, never the other way round.
         let now_ns = self.clock.now_ns();
         self.net.flush();
-        for unsent in self.unsent.drain(..) {
-            match unsent {
-                Unsent::Invite(call) => {
-                    if let Some(slot) = self.jobs.call(call) {
-                        slot.sent_ns = now_ns;
-                    }
-                }
-                Unsent::Bye(call) => {
-                    if let Some(slot) = self.jobs.call(call) {
-                        slot.bye_sent_ns = now_ns;
-                    }
-                }
-                Unsent::Request(request) => {
-                    if let Some(slot) = self.jobs.request(request) {
-                        slot.sent_ns = now_ns;
-                    }
-                }
+        let mut unsent = std::mem::take(&mut self.unsent);
+        for what in unsent.drain(..) {
+            let seat = self.mark_sent(what, now_ns);
+            if let Some(conn) = seat.and_then(|number| self.opening(number)) {
+                self.waiting.add(conn, what);
             }
         }
+        self.unsent = unsent;
     }
 
     /// Waits until something arrives or is due, and does what follows of it.

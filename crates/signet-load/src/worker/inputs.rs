@@ -1,20 +1,16 @@
 //! What happened, and what follows of it: figures are taken, calls hung up,
 //! seats freed.
 
-use invariant::broken;
 use measure::{Failure, Setup};
 use sip_dialog::{AgentKey, CallKey, Cause, Event, RequestKey};
 
+use super::connections::REOPEN_MS;
 use super::jobs::{CallSlot, Purpose};
-use super::seats::Job;
 use super::{Due, Input, Stage, Unsent, Worker};
-use crate::cause::UNFINISHED;
+use crate::cause::{UNFINISHED, of_transport};
 use crate::clock::{ms_after, to_ms};
 use crate::mix::Flow;
 use crate::settings::Lifetime;
-
-/// How long until a lost connection is opened again, at least.
-pub(super) const REOPEN_MS: u64 = 500;
 
 impl Worker {
     pub(super) fn handle(&mut self, what: Input) {
@@ -118,6 +114,7 @@ impl Worker {
 
     fn on_ended(&mut self, call: CallKey, cause: Cause, why: Option<&'static str>, at_ns: u64) {
         let Some(slot) = self.jobs.take_call(call) else {
+            self.leaving.remove(&call);
             return;
         };
         if !slot.is_caller {
@@ -180,6 +177,7 @@ impl Worker {
 
     fn on_failed(&mut self, call: CallKey, cause: Cause, why: Option<&'static str>, at_ns: u64) {
         let Some(slot) = self.jobs.take_call(call) else {
+            self.leaving.remove(&call);
             return;
         };
         if !slot.is_caller {
@@ -199,7 +197,10 @@ impl Worker {
             }
             other => self.record.figures.invite_failed(other),
         }
-        self.record.fail(failure);
+        match failure {
+            Failure::Status(status @ 300..=399) => self.record.redirect(status),
+            failure => self.record.fail(failure),
+        }
         self.leave(slot.seat);
     }
 
@@ -232,12 +233,8 @@ impl Worker {
                         figures.delay.record(slot.intended_ns, slot.sent_ns, at_ns);
                     }
                 }
-                if flow.is_register()
-                    && let Some(seat) = self.seats.at_mut(slot.seat)
-                {
-                    seat.is_registered = expires_s > 0;
-                }
                 if flow.is_register() {
+                    self.note_registration(slot.seat, expires_s > 0);
                     self.storm_registered(slot.seat, at_ns);
                 }
                 self.record.second.answered(slot.intended_ns, at_ns);
@@ -246,115 +243,6 @@ impl Worker {
             Err(failure) => self.record.failed(flow, failure),
         }
         self.leave(slot.seat);
-    }
-
-    fn handle_opened(&mut self, at_ns: u64, flow: &sip_msg::Flow) {
-        if flow.conn == self.shared_conn {
-            self.shared_conn_local = Some(flow.local);
-            return;
-        }
-        let Some(number) = self.seats.of_conn(flow.conn) else {
-            return;
-        };
-        let Some(seat) = self.seats.at_mut(number) else {
-            return broken!("seats are never taken away");
-        };
-        let since_ns = std::mem::take(&mut seat.opening_since_ns);
-        let was_connected = std::mem::replace(&mut seat.was_connected, true);
-        let (job, is_ready, wants_resumption) = (seat.job, seat.is_ready, seat.wants_resumption);
-        let info = self.net.tls_info(flow.conn);
-        let has_resumed = info.is_some_and(|info| info.resumed.is_some());
-        if let Some(info) = info {
-            let handshakes = &mut self.record.handshakes;
-            // The first one has nothing to resume, of each agent that keeps its own sessions.
-            let has_session = if self.identities.is_empty() {
-                handshakes.full > 0
-            } else {
-                was_connected
-            };
-            if wants_resumption && !has_resumed && has_session {
-                handshakes.resumption_refused += 1;
-            }
-            handshakes.cpu_ns += info.cpu_us * 1_000;
-            handshakes.done(has_resumed, since_ns, since_ns, at_ns);
-            self.record.note_tls(info);
-        } else {
-            self.record.connects.record(since_ns, since_ns, at_ns);
-        }
-        self.storm_connected(number, has_resumed, at_ns);
-        // What was asked for while the connection was being opened is written
-        // only now.
-        match job {
-            Job::Call(call) => {
-                if let Some(slot) = self.jobs.call(call)
-                    && slot.answered_ns == 0
-                {
-                    slot.sent_ns = at_ns;
-                }
-            }
-            Job::Request(request) => {
-                if let Some(slot) = self.jobs.request(request) {
-                    slot.sent_ns = at_ns;
-                }
-            }
-            Job::Nothing => {}
-        }
-        if self.shared.settings.lifetime == Lifetime::Agent {
-            self.record.upkeep.reopened += u64::from(is_ready);
-            self.newly_open.push((number, flow.local));
-        }
-    }
-
-    /// Agents whose connections have come up register, or register again. Only
-    /// when all inputs of this turn are handled: a request that begins takes
-    /// the number of one that has ended, whose end must have been handled.
-    pub(super) fn welcome(&mut self, now_ns: u64) {
-        let mut newly_open = std::mem::take(&mut self.newly_open);
-        for (number, local) in newly_open.drain(..) {
-            let is_ready = self.seats.at(number).is_some_and(|seat| seat.is_ready);
-            if !is_ready {
-                self.seat_agent(number, local, now_ns);
-            } else if self.shared.settings.register_first {
-                self.register(number, Purpose::Refresh, now_ns);
-            }
-        }
-        self.newly_open = newly_open;
-    }
-
-    fn handle_closed(&mut self, conn: sip_msg::ConnId, why: &'static str) {
-        if conn == self.shared_conn {
-            self.shared_conn = sip_msg::ConnId::NONE;
-            if self.stage == Stage::SetUp && self.shared_conn_local.is_none() {
-                self.record.upkeep.causes.add(Failure::Other(why));
-            }
-            return;
-        }
-        let was_opening = self
-            .seats
-            .of_conn(conn)
-            .and_then(|number| self.seats.at(number))
-            .is_some_and(|seat| seat.opening_since_ns > 0);
-        let Some(number) = self.seats.lose_conn(conn) else {
-            return;
-        };
-        let is_ready = self.seats.at(number).is_some_and(|seat| seat.is_ready);
-        if self.shared.settings.lifetime != Lifetime::Agent {
-            return;
-        }
-        if self.stage == Stage::Closing {
-            return;
-        }
-        if is_ready {
-            self.storm_try_failed(number);
-            self.record.upkeep.causes.add(Failure::Other(why));
-            if matches!(self.stage, Stage::Running | Stage::Waiting | Stage::SetUp) {
-                let after_ms = self.dice.u64(REOPEN_MS..2 * REOPEN_MS);
-                let now_ms = to_ms(self.clock.now_ns());
-                self.agenda.start(now_ms + after_ms, Due::Reopen(number));
-            }
-        } else if self.stage == Stage::SetUp && was_opening {
-            self.set_up_failed(number, Failure::Other(why));
-        }
     }
 
     pub(super) fn do_due(&mut self, now_ns: u64, what: Due) {
@@ -366,15 +254,15 @@ impl Worker {
             Due::Refresh(number) => {
                 let is_running =
                     matches!(self.stage, Stage::SetUp | Stage::Waiting | Stage::Running);
-                if is_running
-                    && (self.connect(number, now_ns).is_err()
-                        || !self.register(number, Purpose::Refresh, now_ns))
-                {
-                    // It is registering, or has no way to: later.
-                    self.agenda.start(
-                        to_ms(now_ns) + self.dice.u64(1_000..2_000),
-                        Due::Refresh(number),
-                    );
+                if !is_running {
+                    return;
+                }
+                let is_connected = self.connect(number, now_ns).is_ok();
+                // Where his port is new he registers once he knows it (`welcome`).
+                let is_moving = self.shared.settings.lifetime == Lifetime::Agent
+                    && self.opening(number).is_some();
+                if !is_connected || is_moving || !self.register(number, Purpose::Refresh, now_ns) {
+                    self.refresh_soon(number, now_ns);
                 }
             }
             Due::Reopen(number) => {
@@ -411,7 +299,8 @@ impl Worker {
         }
     }
 
-    /// What is not over will not be: each is a failure.
+    /// What is not over will not be: each is a failure. Those who called are still to hear of
+    /// it from the other side.
     pub(super) fn give_up_all(&mut self) {
         let calls: Vec<CallSlot> = self.jobs.calls().copied().collect();
         for slot in calls {
@@ -420,6 +309,7 @@ impl Worker {
                 self.record.called_failed(UNFINISHED);
                 continue;
             }
+            self.leaving.insert(slot.key);
             if slot.answered_ns == 0 {
                 self.record.figures.invite_failed(UNFINISHED);
             } else {
@@ -438,7 +328,7 @@ impl Worker {
 }
 
 /// Why a call that was set up did not end well.
-const fn bye_failure(cause: Cause, why: Option<&'static str>) -> Failure {
+fn bye_failure(cause: Cause, why: Option<&'static str>) -> Failure {
     match (cause, why) {
         (Cause::Timeout, _) => Failure::Other("bye timeout"),
         (Cause::Status(status), _) => Failure::Other(match status {
@@ -453,8 +343,8 @@ const fn bye_failure(cause: Cause, why: Option<&'static str>) -> Failure {
             503 => "bye status 503",
             _ => "bye refused",
         }),
-        (Cause::Transport, Some(why)) => Failure::Other(why),
-        (Cause::Transport, None) => Failure::Other("bye transport"),
+        (Cause::Transport, Some(why)) => of_transport(why),
+        (Cause::Transport, None) => Failure::Broken("bye transport"),
         (Cause::NoAck, _) => Failure::Other("no ack"),
         _ => Failure::Other("bye failed"),
     }

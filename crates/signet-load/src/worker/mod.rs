@@ -3,7 +3,10 @@
 //! and its clock.
 
 mod arrivals;
+mod bits;
 mod called;
+mod connections;
+mod ending;
 mod exchange;
 mod inputs;
 mod jobs;
@@ -13,12 +16,12 @@ mod room;
 mod seats;
 mod setup;
 mod storm;
+mod waiting;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, TrySendError};
-use std::time::Duration;
 
 use measure::{Pacer, SecondPart};
 use sip_dialog::{CallKey, Config, Event, RequestKey, UserAgents};
@@ -29,9 +32,10 @@ use wheel::Wheel;
 
 use crate::clock::{Clock, NS_PER_MS, to_ms};
 use crate::mix::Dealer;
-use crate::settings::{Close, Lifetime};
+use crate::settings::Lifetime;
 use crate::smime::now_unix_s;
 use crate::tls::Client;
+pub(crate) use ending::Sent;
 use exchange::sent_again;
 pub(crate) use exchange::sum_sent_again;
 use jobs::Jobs;
@@ -41,6 +45,7 @@ pub(crate) use report::{Final, Report, Shared, Tick, WorkerPart, orders};
 use room::{CpuTime, calls_at_once};
 use seats::Seats;
 pub use storm::StormCounts;
+use waiting::Waiting;
 
 /// Arrivals begun in one turn; past it what was received meanwhile comes first.
 const ARRIVALS_MAX: usize = 64;
@@ -49,13 +54,9 @@ const WAIT_MAX_NS: u64 = 20 * NS_PER_MS;
 /// How long a nap is when something is due within the millisecond that is the
 /// shortest wait of the sockets.
 const NAP_NS: u64 = 60_000;
-/// How long a called side waits for the calls that it has to be ended.
-const CALLED_DRAIN: Duration = Duration::from_secs(2);
 /// How often the main thread is told.
 const TELL_NS: u64 = 200 * NS_PER_MS;
 const NS_PER_S: u64 = 1_000 * NS_PER_MS;
-/// How long connections may take to close at the end.
-const CLOSING_NS: u64 = 2_000 * NS_PER_MS;
 
 /// What is due at a time.
 #[derive(Clone, Copy)]
@@ -127,6 +128,8 @@ enum Stage {
     Waiting,
     Running,
     Draining,
+    /// What was not over in time is hung up.
+    HangingUp,
     Closing,
 }
 
@@ -141,8 +144,9 @@ pub(crate) struct Worker {
     agents: UserAgents,
     outbox: Outbox,
     pacer: Option<Pacer>,
-    /// How long the schedule lasts.
+    /// How long the schedule lasts, and when it is over: before, where it has no more arrivals.
     schedule_ns: u64,
+    ends_ns: u64,
     dealer: Dealer,
     /// A load that is to be repeated needs the same choices, not good ones.
     dice: fastrand::Rng,
@@ -152,12 +156,17 @@ pub(crate) struct Worker {
     /// The connection that all agents use, where they use one.
     shared_conn: ConnId,
     shared_conn_local: Option<std::net::SocketAddr>,
+    /// When that connection was asked for; 0 once it is up.
+    shared_since_ns: u64,
     jobs: Jobs,
     agenda: Wheel<Due>,
     record: Recorder,
     inputs: Vec<Input>,
     due: Vec<Due>,
     unsent: Vec<Unsent>,
+    waiting: Waiting,
+    /// Calls that were given up and hung up, and are not over.
+    leaving: HashSet<CallKey>,
     /// A URI while it is written.
     uri: String,
     stage: Stage,
@@ -172,6 +181,8 @@ pub(crate) struct Worker {
     is_idle: bool,
     /// CPU time and waiting for a CPU when the run began, and when it ended.
     cpu: [CpuTime; 2],
+    /// Once the schedule is over, or the run was interrupted.
+    sent: Option<Sent>,
     /// What bringing the agents up has cost, which is none of the run's.
     before: Before,
     /// Seconds that the main thread has not taken yet.
@@ -233,6 +244,10 @@ impl Worker {
             .schedule
             .as_ref()
             .map_or(u64::MAX, measure::Schedule::duration_ns);
+        let ends_ns = settings
+            .schedule
+            .as_ref()
+            .map_or(u64::MAX, measure::Schedule::ends_ns);
         Self {
             dealer: Dealer::new(&settings.mix),
             dice: fastrand::Rng::with_seed(settings.seed ^ number_of_all << 32),
@@ -242,14 +257,18 @@ impl Worker {
             outbox: Outbox::default(),
             pacer,
             schedule_ns,
+            ends_ns,
             seats,
             shared_conn: ConnId::NONE,
             shared_conn_local: None,
+            shared_since_ns: 0,
             jobs: Jobs::default(),
             record: Recorder::new(),
             inputs: Vec::new(),
             due: Vec::new(),
             unsent: Vec::new(),
+            waiting: Waiting::default(),
+            leaving: HashSet::new(),
             uri: String::new(),
             stage: Stage::SetUp,
             setup: setup::SetUp::default(),
@@ -260,6 +279,7 @@ impl Worker {
             told_ns: 0,
             is_idle: false,
             cpu: [CpuTime::default(); 2],
+            sent: None,
             before: Before::default(),
             untold: VecDeque::new(),
             closing: Vec::new(),
@@ -303,7 +323,7 @@ impl Worker {
         let order = self.order();
         self.tell(now_ns);
         match self.stage {
-            Stage::SetUp if order != orders::RUN => self.close(now_ns),
+            Stage::SetUp | Stage::Waiting if order != orders::RUN => self.stop(now_ns),
             Stage::SetUp => {
                 if self.go_on_setting_up(now_ns)? {
                     self.stage = Stage::Waiting;
@@ -316,7 +336,6 @@ impl Worker {
                         .map_err(|_| "nobody listens".to_owned())?;
                 }
             }
-            Stage::Waiting if order != orders::RUN => self.close(now_ns),
             Stage::Waiting => {
                 let start_ns = self.shared.start_ns.load(Ordering::Acquire);
                 if start_ns != u64::MAX {
@@ -328,7 +347,7 @@ impl Worker {
                     self.plan_storm();
                 }
             }
-            Stage::Running if order == orders::STOP => self.close(now_ns),
+            Stage::Running if order == orders::STOP => self.stop(now_ns),
             Stage::Running if order == orders::DRAIN => {
                 self.hang_up_all(now_ns);
                 self.drain(now_ns);
@@ -341,6 +360,9 @@ impl Worker {
                     .is_some_and(|pacer| pacer.next_due_ns().is_none())
                 {
                     self.drain(now_ns);
+                } else if now_ns.saturating_sub(self.start_ns) >= self.ends_ns {
+                    // Who is only called goes on.
+                    self.end_sending(now_ns);
                 }
             }
             Stage::Draining => {
@@ -349,11 +371,18 @@ impl Worker {
                 } else {
                     self.jobs.calls().next().is_none()
                 };
-                let is_over = is_done || now_ns >= self.stage_deadline_ns;
-                if is_over || order == orders::STOP {
-                    self.close(now_ns);
+                if is_done || order == orders::STOP {
+                    self.stop(now_ns);
+                } else if now_ns >= self.stage_deadline_ns {
+                    self.give_up(now_ns);
                 } else if order == orders::DRAIN {
                     self.hang_up_all(now_ns);
+                }
+            }
+            Stage::HangingUp => {
+                let is_late = now_ns >= self.stage_deadline_ns;
+                if self.leaving.is_empty() || is_late || order == orders::STOP {
+                    self.close(now_ns);
                 }
             }
             Stage::Closing => {
@@ -378,49 +407,6 @@ impl Worker {
             &self.shared.order_called
         };
         order.load(Ordering::Relaxed)
-    }
-
-    fn drain(&mut self, now_ns: u64) {
-        self.stage = Stage::Draining;
-        let settings = &self.shared.settings;
-        let is_called_only = self.role.target.is_none();
-        let patience = settings.drain_timeout.unwrap_or_else(|| {
-            if is_called_only {
-                return CALLED_DRAIN;
-            }
-            // What a call may ring, a transaction for its CANCEL or for the BYE, and what
-            // lies between them.
-            let transaction = Duration::from_millis(64 * settings.timers.t1_ms);
-            settings.hold.longest()
-                + settings.answer_timeout.max(transaction)
-                + settings.connect_timeout
-                + transaction
-                + Duration::from_secs(1)
-        });
-        let patience_ns = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);
-        self.stage_deadline_ns = now_ns.saturating_add(patience_ns);
-    }
-
-    /// What is under way now stays unfinished; connections are closed.
-    fn close(&mut self, now_ns: u64) {
-        // The other side is told: it would ring and talk to nobody.
-        self.hang_up_all(now_ns);
-        self.give_up_all();
-        self.end_ns = now_ns;
-        let [_, end] = &mut self.cpu;
-        *end = CpuTime::of_this_thread();
-        self.stage = Stage::Closing;
-        self.stage_deadline_ns = now_ns.saturating_add(CLOSING_NS);
-        self.send();
-        match self.shared.settings.close {
-            Close::Clean => self.net.close_all(true),
-            Close::Abrupt => {
-                for seat in self.seats.all().filter(|seat| seat.conn.is_some()) {
-                    self.net.abort(seat.conn);
-                }
-                self.net.close_all(false);
-            }
-        }
     }
 
     /// How long nothing is due.
@@ -526,6 +512,8 @@ impl Worker {
             live: self.agents.live(),
             connections: self.net.connection_count(),
             end_ns: self.end_ns.saturating_sub(self.start_ns),
+            sending_ns: self.sending_ns(),
+            sent: self.sent.unwrap_or_default(),
             cpu_ns: end.cpu_ns.saturating_sub(begin.cpu_ns),
             waited_ns: end.waited_ns.saturating_sub(begin.waited_ns),
             handshakes_failed: self.net.opened_tls().failed.iter().sum(),

@@ -45,6 +45,10 @@ pub struct Upkeep {
     pub causes: Causes,
     /// Registrations renewed.
     pub refreshed: u64,
+    /// Registrations that were to be renewed and were not.
+    pub not_refreshed: u64,
+    /// Agents whose registration was lost when the schedule ended.
+    pub lost: u64,
     /// Connections opened again that were lost.
     pub reopened: u64,
 }
@@ -55,6 +59,8 @@ impl Upkeep {
         self.failed += other.failed;
         self.causes.merge(&other.causes);
         self.refreshed += other.refreshed;
+        self.not_refreshed += other.not_refreshed;
+        self.lost += other.lost;
         self.reopened += other.reopened;
     }
 }
@@ -177,7 +183,15 @@ impl Recorder {
         self.ended += 1;
         self.failed += 1;
         self.causes.add(failure);
+        self.figures.transport_failed += u64::from(failure.is_of_transport());
         self.second.failed();
+    }
+
+    /// An arrival ended with a 3xx: neither well nor failed.
+    pub(crate) fn redirect(&mut self, status: u16) {
+        self.ended += 1;
+        self.figures.redirects.add(Failure::Status(status));
+        self.second.redirected();
     }
 
     /// An arrival ended well.

@@ -7,7 +7,7 @@ use sip_dialog::{Answers, Live};
 use sip_msg::{ListenerId, Target};
 use sip_net::Counters;
 
-use super::{Before, CalledCounts, Recorder, Upkeep};
+use super::{Before, CalledCounts, Recorder, Sent, Upkeep};
 use crate::clock::Clock;
 use crate::settings::Settings;
 use crate::smime::Smime;
@@ -103,6 +103,10 @@ pub(crate) struct Final {
     pub(crate) handshakes_failed: u64,
     /// When the last arrival was over.
     pub(crate) end_ns: u64,
+    /// How long its arrivals were due; 0 where it had none.
+    pub(crate) sending_ns: u64,
+    /// How long it sent, and what it took meanwhile.
+    pub(crate) sent: Sent,
     /// CPU time during the run.
     pub(crate) cpu_ns: u64,
     /// Time during the run in which it was ready and had no CPU.

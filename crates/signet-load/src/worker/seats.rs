@@ -4,19 +4,12 @@
 use std::collections::{HashMap, VecDeque};
 
 use invariant::broken;
-use sip_dialog::{AgentKey, CallKey, RequestKey};
+use sip_dialog::AgentKey;
 use sip_msg::ConnId;
+use wheel::TimerId;
 
+use super::bits::{Bits, first_from};
 use super::storm::Back;
-
-/// What an agent does that has its connection to itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Job {
-    #[default]
-    Nothing,
-    Call(CallKey),
-    Request(RequestKey),
-}
 
 /// An agent and its connection. There may be 100,000 of them: small.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,10 +21,12 @@ pub(crate) struct Seat {
     pub(crate) opening_since_ns: u64,
     /// Calls and requests that the connection has served.
     pub(crate) served: u32,
-    /// What has the connection to itself.
-    pub(crate) job: Job,
-    pub(crate) is_registered: bool,
-    pub(crate) is_ready: bool,
+    /// The connection whose address its contact has.
+    pub(crate) told: ConnId,
+    /// When its registration is to be renewed.
+    pub(crate) refresh: TimerId,
+    /// Whether its registration was to be kept up and is lost.
+    pub(crate) is_lost: bool,
     /// Whether its connection is to resume an earlier session.
     pub(crate) wants_resumption: bool,
     /// Whether a connection of it has been up.
@@ -43,20 +38,25 @@ pub(crate) struct Seat {
 /// All of a worker's.
 pub(crate) struct Seats {
     seats: Vec<Seat>,
+    /// Those whose agents are up.
+    ready: Bits,
+    registered: Bits,
     /// Seats that nobody uses, where each serves one job at a time.
     free: VecDeque<u32>,
+    /// Of these, those that had their turn and were not registered.
+    aside: Bits,
     by_conn: HashMap<u64, u32>,
     cursor: usize,
 }
-
-/// Seats that are looked at before it is said that there is none.
-const LOOKS_MAX: usize = 64;
 
 impl Seats {
     pub(crate) fn new(count: usize) -> Self {
         Self {
             seats: vec![Seat::default(); count],
+            ready: Bits::default(),
+            registered: Bits::default(),
             free: VecDeque::new(),
+            aside: Bits::default(),
             by_conn: HashMap::new(),
             cursor: 0,
         }
@@ -120,37 +120,62 @@ impl Seats {
         Some(number)
     }
 
+    pub(crate) fn is_ready(&self, number: u32) -> bool {
+        self.ready.get(number as usize)
+    }
+
+    /// Its agent is up.
+    pub(crate) fn set_ready(&mut self, number: u32) {
+        self.ready.set(number as usize, true);
+    }
+
+    /// Its agent is registered, or is no more.
+    pub(crate) fn set_registered(&mut self, number: u32, is_registered: bool) {
+        self.registered.set(number as usize, is_registered);
+        if is_registered && self.aside.get(number as usize) {
+            self.aside.set(number as usize, false);
+            self.free.push_back(number);
+        }
+    }
+
+    fn fits(&self, number: u32, must_be_registered: bool) -> bool {
+        let is_registered = self.registered.get(number as usize);
+        self.is_ready(number) && (is_registered || !must_be_registered)
+    }
+
     /// A seat that serves one job at a time is free again.
     pub(crate) fn free(&mut self, number: u32) {
-        let Some(seat) = self.at_mut(number) else {
+        if self.at(number).is_none() {
             return broken!("seats are never taken away");
-        };
-        seat.job = Job::Nothing;
+        }
         self.free.push_back(number);
     }
 
     /// The seat that has been free for longest.
-    pub(crate) fn take_free(&mut self, fits: impl Fn(&Seat) -> bool) -> Option<u32> {
-        for _ in 0..self.free.len().min(LOOKS_MAX) {
-            let number = self.free.pop_front()?;
-            if self.at(number).is_some_and(&fits) {
+    pub(crate) fn take_free(&mut self, must_be_registered: bool) -> Option<u32> {
+        while let Some(number) = self.free.pop_front() {
+            if self.fits(number, must_be_registered) {
                 return Some(number);
             }
-            self.free.push_back(number);
+            self.aside.set(number as usize, true);
         }
-        None
+        if must_be_registered {
+            return None;
+        }
+        let found = first_from(0, self.aside.words(), |at| self.aside.word(at))?;
+        self.aside.set(found, false);
+        u32::try_from(found).ok()
     }
 
     /// The next seat that fits, in turn.
-    pub(crate) fn next(&mut self, fits: impl Fn(&Seat) -> bool) -> Option<u32> {
-        for _ in 0..self.seats.len().min(LOOKS_MAX) {
-            let number = self.cursor;
-            self.cursor = (self.cursor + 1) % self.seats.len();
-            if self.seats.get(number).is_some_and(&fits) {
-                return u32::try_from(number).ok();
-            }
-        }
-        None
+    pub(crate) fn next(&mut self, must_be_registered: bool) -> Option<u32> {
+        let word = |at| match must_be_registered {
+            true => self.ready.word(at) & self.registered.word(at),
+            false => self.ready.word(at),
+        };
+        let found = first_from(self.cursor, self.ready.words(), word)?;
+        self.cursor = (found + 1) % self.seats.len().max(1);
+        u32::try_from(found).ok()
     }
 }
 
@@ -162,11 +187,43 @@ mod tests {
     fn turns_go_round_and_pass_over_who_does_not_fit() {
         let mut seats = Seats::new(3);
         for number in [0, 2] {
-            seats.at_mut(number).unwrap().is_ready = true;
+            seats.set_ready(number);
         }
-        let turns: Vec<_> = (0..4).map(|_| seats.next(|seat| seat.is_ready)).collect();
+        let turns: Vec<_> = (0..4).map(|_| seats.next(false)).collect();
         assert_eq!(turns, [Some(0), Some(2), Some(0), Some(2)]);
-        assert_eq!(seats.next(|_| false), None);
+        assert_eq!(seats.next(true), None);
+    }
+
+    /// A range of users that the server does not know is passed over, however long it is.
+    #[test]
+    fn whoever_fits_is_found_among_many_who_do_not() {
+        let mut seats = Seats::new(200);
+        for number in 0..200 {
+            seats.set_ready(number);
+            seats.set_registered(number, number >= 150);
+            seats.free(number);
+        }
+        let mut turns = std::collections::BTreeMap::new();
+        for _ in 0..500 {
+            *turns.entry(seats.next(true).unwrap()).or_insert(0) += 1;
+        }
+        assert!((150..200).all(|number| turns[&number] == 10), "{turns:?}");
+        for number in 150..200 {
+            assert_eq!(seats.take_free(true), Some(number));
+        }
+        assert_eq!(seats.take_free(true), None);
+        // Who registers after all has his turn, and who needs not be registered at once.
+        seats.set_registered(7, true);
+        assert_eq!(seats.take_free(true), Some(7));
+        assert_eq!(seats.take_free(true), None);
+        assert_eq!(seats.take_free(false), Some(0));
+        seats.free(0);
+        assert_eq!(seats.take_free(false), Some(0));
+        seats.free(0);
+        seats.set_registered(0, true);
+        assert_eq!(seats.take_free(true), Some(0));
+        let rest: Vec<u32> = std::iter::from_fn(|| seats.take_free(false)).collect();
+        assert_eq!(rest.len(), 148, "each is there once");
     }
 
     #[test]

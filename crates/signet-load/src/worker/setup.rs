@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 
 use super::jobs::{Purpose, RequestSlot};
 use super::{Due, Unsent, Worker, WorkerPart};
-use crate::cause::of_end;
+use crate::cause::{CUT, of_end};
 use crate::clock::{NS_PER_MS, to_ms};
 use crate::mix::Flow;
 use crate::settings::{Lifetime, Settings};
@@ -64,8 +64,7 @@ impl Worker {
         self.add_called_side()?;
         self.read_identities()?;
         if self.is_stream() && self.shared.settings.lifetime == Lifetime::One {
-            self.shared_conn = self
-                .open(0)
+            self.open_shared(now_ns)
                 .map_err(|why| format!("cannot connect to {}: {why}", self.where_to()))?;
         }
         Ok(())
@@ -199,11 +198,7 @@ impl Worker {
     fn make_agent(&mut self, number: u32, local: SocketAddr) -> bool {
         let settings = &self.shared.settings;
         let global = number as usize * self.role.of + self.role.index;
-        let mut user = String::new();
-        settings.users.write_user(global, &mut user);
-        if user.is_empty() {
-            user.push_str("load");
-        }
+        let user = self.user_of(number);
         let conn = self.seats.at(number).map_or(ConnId::NONE, |seat| seat.conn);
         let conn = if self.is_stream() && settings.lifetime == Lifetime::One {
             self.shared_conn
@@ -212,10 +207,6 @@ impl Worker {
         };
         let Some(proxy) = self.target_on(number, conn) else {
             return false;
-        };
-        let scheme_param = match proxy.transport {
-            Transport::Udp => String::new(),
-            other => format!(";transport={}", other.uri_param()),
         };
         // RFC 7118 B.1: a browser does not know where it is, and says so with a name
         // that leads nowhere.
@@ -226,7 +217,7 @@ impl Worker {
         };
         let config = AgentConfig {
             aor: format!("sip:{user}@{}", settings.domain),
-            contact: format!("sip:{user}@{sent_by}{scheme_param}"),
+            contact: contact(&user, &sent_by, proxy.transport),
             contact_params: String::new(),
             sent_by,
             registrar: format!("sip:{}", settings.domain),
@@ -251,8 +242,47 @@ impl Worker {
             && let Some(seat) = self.seats.at_mut(number)
         {
             seat.conn = conn;
+            seat.told = conn;
         }
         true
+    }
+
+    /// The name of a seat's agent.
+    fn user_of(&self, number: u32) -> String {
+        let global = number as usize * self.role.of + self.role.index;
+        let mut user = String::new();
+        self.shared.settings.users.write_user(global, &mut user);
+        if user.is_empty() {
+            user.push_str("load");
+        }
+        user
+    }
+
+    /// An agent's connection is up. Where it is another one than that whose address its contact
+    /// has, it says from now on where it is.
+    // RFC 3261 8.1.1.8: "That is, the Contact header field value contains the URI at which the UA
+    // would like to receive requests, and this URI MUST be valid even if used in subsequent
+    // requests outside of any dialogs."
+    pub(super) fn move_seat(&mut self, number: u32, conn: ConnId, local: SocketAddr) {
+        let Some(seat) = self.seats.at_mut(number) else {
+            return broken!("seats are never taken away");
+        };
+        if seat.told == conn {
+            return;
+        }
+        seat.told = conn;
+        let agent = seat.agent;
+        let transport = self.role.target.as_ref().map(|target| target.transport);
+        // The name of a browser leads nowhere, whatever its connection.
+        let transport = transport.filter(|transport| !transport.is_websocket());
+        let (Some(agent), Some(transport)) = (agent, transport) else {
+            return;
+        };
+        let sent_by = local.to_string();
+        let contact = contact(&self.user_of(number), &sent_by, transport);
+        if !self.agents.move_agent(agent, &contact, &sent_by) {
+            broken!("an agent stays, and its contact is a URI wherever it is");
+        }
     }
 
     /// One seat more, for a job that has a connection to itself.
@@ -265,10 +295,7 @@ impl Worker {
         if !self.make_agent(number, local) {
             return None;
         }
-        match self.seats.at_mut(number) {
-            Some(seat) => seat.is_ready = true,
-            None => broken!("seats are never taken away"),
-        }
+        self.seats.set_ready(number);
         Some(number)
     }
 
@@ -321,40 +348,60 @@ impl Worker {
             }
             (_, Err(failure)) => {
                 self.record.upkeep.causes.add(failure);
+                // What the storm cut off is no refusal: it is asked for again at once.
+                self.record.upkeep.not_refreshed +=
+                    u64::from(failure != measure::Failure::Other(CUT));
+                self.note_registration(slot.seat, false);
                 if let Some(seat) = self.seats.at_mut(slot.seat) {
-                    seat.is_registered = false;
+                    seat.is_lost = true;
                 }
                 // As good as a registration that lasts a few seconds.
-                self.agenda.start(
-                    to_ms(now_ns) + self.dice.u64(5_000..10_000),
-                    Due::Refresh(slot.seat),
-                );
+                let after_ms = self.dice.u64(5_000..10_000);
+                self.plan_refresh(slot.seat, to_ms(now_ns) + after_ms);
             }
         }
+    }
+
+    /// Whether a seat's agent is registered.
+    pub(super) fn note_registration(&mut self, number: u32, is_registered: bool) {
+        self.seats.set_registered(number, is_registered);
+        match self.seats.at_mut(number) {
+            Some(seat) => seat.is_lost &= !is_registered,
+            None => broken!("seats are never taken away"),
+        }
+    }
+
+    /// A registration is to be renewed then, and at no time that was planned before.
+    fn plan_refresh(&mut self, number: u32, due_ms: u64) {
+        let timer = self.agenda.start(due_ms, Due::Refresh(number));
+        let Some(seat) = self.seats.at_mut(number) else {
+            return broken!("seats are never taken away");
+        };
+        let before = std::mem::replace(&mut seat.refresh, timer);
+        self.agenda.cancel(before);
+    }
+
+    /// It is registering, or has no way to: later.
+    pub(super) fn refresh_soon(&mut self, number: u32, now_ns: u64) {
+        let after_ms = self.dice.u64(1_000..2_000);
+        self.plan_refresh(number, to_ms(now_ns) + after_ms);
     }
 
     /// Renews the registration at half of its time, give or take a fifth: agents
     /// that were registered in one rush must not be renewed in one.
     pub(super) fn keep_fresh(&mut self, number: u32, expires_s: u32, now_ns: u64) {
-        let Some(seat) = self.seats.at_mut(number) else {
-            return broken!("seats are never taken away");
-        };
-        seat.is_registered = expires_s > 0;
+        self.note_registration(number, expires_s > 0);
         if expires_s > 0 && self.shared.settings.register_first {
             let half_ms = u64::from(expires_s) * 500;
             let after_ms = half_ms - half_ms / 5 + self.dice.u64(..(half_ms * 2 / 5).max(1));
-            self.agenda
-                .start(to_ms(now_ns) + after_ms, Due::Refresh(number));
+            self.plan_refresh(number, to_ms(now_ns) + after_ms);
         }
     }
 
     fn set_up_done(&mut self, number: u32) {
         self.setup.under_way = self.setup.under_way.saturating_sub(1);
         self.record.upkeep.ready += 1;
-        match self.seats.at_mut(number) {
-            Some(seat) => seat.is_ready = true,
-            None => broken!("seats are never taken away"),
-        }
+        self.seats.set_ready(number);
         if self.is_exclusive() {
             self.seats.free(number);
         }
@@ -433,5 +480,13 @@ impl Worker {
     /// Turns a dialog's cause into a failure.
     pub(super) fn failure(cause: sip_dialog::Cause, why: Option<&'static str>) -> measure::Failure {
         of_end(cause, why)
+    }
+}
+
+/// The contact of a user who is reached there.
+fn contact(user: &str, sent_by: &str, transport: Transport) -> String {
+    match transport {
+        Transport::Udp => format!("sip:{user}@{sent_by}"),
+        other => format!("sip:{user}@{sent_by};transport={}", other.uri_param()),
     }
 }

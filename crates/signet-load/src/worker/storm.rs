@@ -3,10 +3,11 @@
 
 use invariant::broken;
 
+use crate::cause::CUT;
 use crate::clock::to_ms;
 
-use super::inputs::REOPEN_MS;
-use super::{Due, Worker};
+use super::connections::REOPEN_MS;
+use super::{Due, Input, Worker};
 
 /// How far a seat is back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,10 +89,23 @@ impl Worker {
             }
             self.net.abort(conn);
             self.seats.lose_conn(conn);
+            self.waiting.take(conn);
             self.mark(number, Back::Unconnected);
+            // What waits for an answer on it waits in vain; whoever has another connection by the
+            // time at which its end is told would not hear of it.
+            self.agents
+                .handle_closed(to_ms(now_ns), conn, &mut self.outbox);
             missing.push(number);
         }
         self.record.storm.dropped += missing.len() as u64;
+        // Before anything begins: it would take the number of what has ended.
+        while let Some(event) = self.agents.poll_event() {
+            self.handle(Input::Sip {
+                at_ns: now_ns,
+                event,
+                why: Some(CUT),
+            });
+        }
         for number in missing {
             if self.connect(number, now_ns).is_err() {
                 self.record.storm.tries_failed += 1;

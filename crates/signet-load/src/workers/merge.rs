@@ -60,6 +60,9 @@ fn add_health(whole: &mut Health, name: &str, part: &Health) {
     whole.sent += part.sent;
     whole.own_cpu_ns += part.own_cpu_ns;
     whole.wall_ns = whole.wall_ns.max(part.wall_ns);
+    whole.sending_ns = whole.sending_ns.max(part.sending_ns);
+    whole.agents += part.agents;
+    whole.agents_missing += part.agents_missing;
     whole.cores += part.cores;
     whole
         .threads
@@ -178,6 +181,9 @@ mod tests {
         result.health.due = delays_ms.len() as u64;
         result.health.sent = delays_ms.len() as u64;
         result.health.wall_ns = 1;
+        result.health.sending_ns = delays_ms.len() as u64;
+        result.health.agents = 2_000;
+        result.health.agents_missing = 1;
         result.health.behind_schedule.p99_us = delays_ms.len() as u64;
         result.health.threads = vec![ThreadUse {
             name: "load-0".to_owned(),
@@ -234,6 +240,11 @@ mod tests {
         assert_eq!(whole.counters.get("started"), Some(&8));
         assert_eq!(whole.counters.get("setup_ms"), Some(&5));
         assert_eq!((whole.health.due, whole.health.sent), (8, 8));
+        let health = &whole.health;
+        assert_eq!(
+            (health.sending_ns, health.agents, health.agents_missing),
+            (5, 4_000, 2)
+        );
         assert_eq!(
             (whole.duration_ns, whole.health.behind_schedule.p99_us),
             (5, 5)

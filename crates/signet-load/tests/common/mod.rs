@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use measure::Schedule;
-use signet_load::{Called, Control, Flow, Lifetime, Mix, Ran, Server, Settings, run};
+use signet_load::{Called, Control, Flow, Lifetime, Mix, Ran, Server, Settings, Users, run};
 use sip_msg::Transport;
 
 /// A thread that ends with this value.
@@ -131,6 +131,50 @@ pub fn read_some(stream: &mut TcpStream, ends: &AtomicBool) {
     }
 }
 
+/// What a TCP peer does with a request.
+pub enum Reply {
+    Nothing,
+    Answer(Vec<u8>),
+    /// And then it closes the connection.
+    Last(Vec<u8>),
+}
+
+/// Answers the requests of a connection, one after the other, until it ends.
+pub fn serve(stream: &mut TcpStream, ends: &AtomicBool, mut answer: impl FnMut(&str) -> Reply) {
+    let (mut unread, mut buffer) = (Vec::new(), [0; 4_096]);
+    while !ends.load(Ordering::Relaxed) {
+        match stream.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(length) => unread.extend_from_slice(&buffer[..length]),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
+            Err(_) => return,
+        }
+        while let Some(request) = next_request(&mut unread) {
+            let (bytes, is_last) = match answer(&request) {
+                Reply::Nothing => continue,
+                Reply::Answer(bytes) => (bytes, false),
+                Reply::Last(bytes) => (bytes, true),
+            };
+            if stream.write_all(&bytes).is_err() || is_last {
+                return;
+            }
+        }
+    }
+}
+
+/// Takes a whole request off the front.
+fn next_request(unread: &mut Vec<u8>) -> Option<String> {
+    let text = String::from_utf8_lossy(unread).into_owned();
+    let head = text.find("\r\n\r\n")? + 4;
+    let body = text[..head]
+        .lines()
+        .find_map(|line| line.strip_prefix("Content-Length: "))
+        .map_or(0, |length| length.trim().parse().unwrap());
+    let whole = text.get(..head + body)?.to_owned();
+    unread.drain(..head + body);
+    Some(whole)
+}
+
 /// Writes, and does nothing more until the test ends.
 pub fn write_and_stay(stream: &mut TcpStream, bytes: &[u8], ends: &AtomicBool) {
     let _ = stream.write_all(bytes);
@@ -177,6 +221,20 @@ pub fn calls_to(addr: SocketAddr, transport: Transport, calls: u64) -> Settings 
     settings.handshake_timeout = Duration::from_millis(500);
     settings.lifetime = Lifetime::Calls(1);
     settings
+}
+
+/// A load of ten registered users.
+pub fn of_users(addr: SocketAddr, calls: u64) -> Settings {
+    let mut settings = calls_to(addr, Transport::Udp, calls);
+    settings.users = Users::from_pattern("u{n}", Some("p{n}"), 10).unwrap();
+    settings.register_first = true;
+    settings.timers.t1_ms = 500;
+    settings
+}
+
+/// A peer that never stalls.
+pub fn never(_: Duration) -> bool {
+    false
 }
 
 pub fn drive(settings: Settings) -> Ran {

@@ -95,8 +95,8 @@ fn calls_over_either_kind_and_every_life_of_a_connection() {
             let count = result.counters.get("connections_opened").unwrap();
             assert!(opened.contains(count), "{connection}: {count}");
             let handshakes = result.handshakes.full + result.handshakes.resumed;
-            let is_per_call = connection != "one" && transport == "wss";
-            assert_eq!(handshakes, if is_per_call { *count } else { 0 }, "{said}");
+            let secured = if transport == "wss" { *count } else { 0 };
+            assert_eq!(handshakes, secured, "{connection}: {said}");
         }
     }
 }

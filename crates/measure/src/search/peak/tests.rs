@@ -415,6 +415,7 @@ proptest! {
         let mut server = |_: f64, attempts: u64| Outcome {
             attempts: random.below(attempts as usize + 1) as u64,
             failures: if random.unit() < 0.6 { 0 } else { random.next_u64() },
+            slow: 0,
             delay_ns: (random.unit() < 0.9).then(|| random.next_u64()),
             doubtful: random.unit() < doubt,
             interrupted: random.unit() < stop,

@@ -92,6 +92,20 @@ fn fewer_attempts_than_asked_for_do_not_count_as_held() {
     assert!(!search.tries[0].held);
 }
 
+/// The report says that sessions are established within a time: one that is not has failed.
+#[test]
+fn a_rate_at_which_sessions_come_too_late_is_not_held() {
+    for (slow, is_held) in [(0, true), (1, false)] {
+        let mut search = Rfc7502::new(Rfc7502Config::default());
+        search.give(Outcome {
+            attempts: 50_000,
+            slow,
+            ..Outcome::default()
+        });
+        assert_eq!(search.tries[0].held, is_held);
+    }
+}
+
 #[test]
 fn doubts_and_interruptions_end_it() {
     for (outcome, ending) in [

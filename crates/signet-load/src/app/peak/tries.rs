@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use measure::search::{Rfc7502Config, Rfc7502Peak};
 use measure::{
-    Outcome, Peak, PeakSearch, Rfc7502, RunResult, Schedule, SearchConfig, SipFigures, Step, Try,
-    WatchedProcess,
+    Doubt, Outcome, Peak, PeakSearch, Rfc7502, RunResult, Schedule, SearchConfig, SipFigures, Step,
+    Try, WatchedProcess,
 };
 use serde_json::{Value, json};
 
-use super::PeakSettings;
+use super::{PeakSettings, established_within_ns};
 use crate::app::fleet::ask;
 use crate::app::report::{Circumstances, result_of};
 use crate::app::watching::Watching;
@@ -21,7 +21,7 @@ use crate::settings::Settings;
 pub(super) struct Taken {
     name: String,
     pid: u32,
-    /// Share of a core while the try lasted.
+    /// Share of a core while the load was sent.
     cpu_share: f64,
     /// CPU time for each attempt.
     cpu_us: f64,
@@ -116,18 +116,28 @@ impl<'a> Tries<'a> {
         let (_, processes) = watching.end();
         let started = result.counters.get("started").copied().unwrap_or(0);
         self.note(processes, &result, started);
-        let failed = result.causes.total();
+        let failed = result.figures.failed();
         // A retransmission on the way to itself is a message that was lost here.
         let lost_here = is_direct && result.retransmissions.sent() > 0;
         // A generator that is being searched for its own limit may reach it.
         let may = if is_direct { "own cpu" } else { "interrupted" };
-        let has_doubts = (result.doubts.iter()).any(|doubt| !doubt.name.ends_with(may));
+        let is_missing = |doubt: &Doubt| doubt.name.ends_with("agents missing");
+        let has_doubts =
+            (result.doubts.iter()).any(|doubt| !doubt.name.ends_with(may) && !is_missing(doubt));
+        // Whom the server did not register it did not serve: that is no limit of the generator.
+        let are_missing = result.doubts.iter().any(is_missing);
         let outcome = Outcome {
             attempts: started,
             failures: match is_direct {
+                _ if are_missing => started,
                 true => failures_of_itself(started, failed, lost_here || has_doubts),
                 false => failed,
             },
+            slow: slow(
+                &result.figures,
+                established_within_ns(self.settings, self.options)
+                    .saturating_add(rung_for_ns(self.settings)),
+            ),
             delay_ns: delay_ns(&result.figures, self.options.delay_percent),
             doubtful: has_doubts && !is_direct,
             interrupted: self.control.is_interrupted(),
@@ -170,7 +180,7 @@ impl<'a> Tries<'a> {
     /// Keeps what a try told besides its outcome.
     fn note(&mut self, processes: Vec<WatchedProcess>, result: &RunResult, started: u64) {
         let take = |process: WatchedProcess| Taken {
-            cpu_share: process.cpu_ns as f64 / result.duration_ns.max(1) as f64,
+            cpu_share: result.core_share(&process),
             cpu_us: process.cpu_ns as f64 / 1e3 / started.max(1) as f64,
             memory_bytes: process.peak.memory_bytes(),
             name: process.name,
@@ -201,6 +211,23 @@ fn delay_ns(figures: &SipFigures, percent: f64) -> Option<u64> {
         .max()
 }
 
+/// How long the called side may ring, which is no delay of the server's.
+fn rung_for_ns(settings: &Settings) -> u64 {
+    let longest = settings.answering.ring.longest();
+    u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Set-ups, registrations and other requests that ended well and took longer than this.
+fn slow(figures: &SipFigures, within_ns: u64) -> u64 {
+    let others = figures.requests.values().map(|request| &request.delay);
+    [Some(&figures.setup), figures.attempts_rrd()]
+        .into_iter()
+        .flatten()
+        .chain(others)
+        .map(|delay| delay.longer_than(within_ns / 1_000))
+        .sum()
+}
+
 /// A line for a try.
 fn told(rate_per_s: f64, outcome: &Outcome, failed: u64, result: &RunResult) -> String {
     let delay = outcome.delay_ns.map_or_else(
@@ -224,6 +251,9 @@ fn told(rate_per_s: f64, outcome: &Outcome, failed: u64, result: &RunResult) -> 
         outcome.attempts,
         result.retransmissions.sent(),
     );
+    if outcome.slow > 0 {
+        line.push_str(&format!(", {} set up too late", outcome.slow));
+    }
     if !causes.is_empty() {
         line.push_str(&format!(" ({})", causes.join(", ")));
     }
@@ -300,6 +330,31 @@ const fn failures_of_itself(started: u64, failed: u64, is_doubted: bool) -> u64 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_set_up_too_late_is_counted() {
+        const MS: u64 = 1_000_000;
+        let mut figures = SipFigures::new();
+        for done_ms in [100, 199, 300, 2_000] {
+            figures.invite_sent();
+            figures.invite_answered(
+                200,
+                &measure::Setup {
+                    intended_ns: 0,
+                    sent_ns: 0,
+                    // It rang at once: that is no session yet.
+                    first_status_ns: Some(MS),
+                    done_ns: done_ms * MS,
+                },
+            );
+        }
+        assert_eq!(slow(&figures, 200 * MS), 2);
+        figures.register_sent();
+        figures.register_ok(0, 0, 250 * MS);
+        figures.request("options").delay.record(0, 0, 201 * MS);
+        assert_eq!(slow(&figures, 200 * MS), 4);
+        assert_eq!(slow(&figures, 32_000 * MS), 0);
+    }
 
     #[test]
     fn a_failure_beside_a_doubt_makes_no_rate_held() {

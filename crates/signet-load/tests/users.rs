@@ -1,0 +1,102 @@
+//! Users whom the server does not register, or not again: the load is of fewer than it says.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use common::{drive, is, never, of_users, response, udp};
+use measure::Threshold;
+use signet_load::app::{Circumstances, result_of};
+use signet_load::{Control, run};
+
+const CALLS: u64 = 25;
+
+/// The number of the user who sends it.
+fn user_of(request: &str) -> u64 {
+    let from = request.lines().find(|line| line.starts_with("From:"));
+    let name = from.unwrap().split("sip:u").nth(1).unwrap();
+    name.split('@').next().unwrap().parse().unwrap()
+}
+
+/// A server that knows half of the users serves the other half well. That is not the load that
+/// was asked for.
+#[test]
+fn users_whom_nobody_registers_are_missed() {
+    let peer = udp(
+        |request, _| {
+            if is(request, "ACK") {
+                return Vec::new();
+            }
+            let is_refused = is(request, "REGISTER") && user_of(request).is_multiple_of(2);
+            let status = if is_refused {
+                "403 Forbidden"
+            } else {
+                "200 OK"
+            };
+            vec![(Duration::ZERO, response(request, status))]
+        },
+        never,
+    );
+    let settings = of_users(peer.addr, CALLS);
+    let described = settings.clone();
+    let ran = drive(settings);
+    assert_eq!((ran.ended, ran.failed), (CALLS, 0), "{:?}", ran.causes);
+    assert_eq!((ran.upkeep.ready, ran.upkeep.failed), (5, 5));
+    let mut result = result_of(ran, &described, Circumstances::default());
+    result.conclude(&[]);
+    let names: Vec<&str> = result.doubts.iter().map(|d| d.name.as_str()).collect();
+    assert!(names.contains(&"agents missing"), "{names:?}");
+    assert!(!result.valid);
+    let table = measure::terminal::table(&result);
+    assert!(
+        table.contains("5 of 10 agents did not come up or lost their registration: status 403 (5)"),
+        "{table}"
+    );
+}
+
+#[test]
+fn users_whose_registration_is_not_renewed_are_missed() {
+    let mut known: HashMap<u64, u64> = HashMap::new();
+    let peer = udp(
+        move |request, _| {
+            if is(request, "ACK") {
+                return Vec::new();
+            }
+            let mut status = "200 OK";
+            if is(request, "REGISTER") {
+                let times = known.entry(user_of(request)).or_default();
+                *times += 1;
+                if *times > 1 {
+                    status = "403 Forbidden";
+                }
+            }
+            vec![(Duration::ZERO, response(request, status))]
+        },
+        never,
+    );
+    let mut settings = of_users(peer.addr, 1_000_000);
+    settings.expires_s = 1;
+    let described = settings.clone();
+    let control = Control::new();
+    let mut asked = false;
+    let ran = run(settings, &control, &mut |progress| {
+        let mut causes = progress.causes.iter();
+        let are_gone = causes.any(|(why, _)| why == "no free agent");
+        if are_gone && !std::mem::replace(&mut asked, true) {
+            control.interrupt();
+        }
+    })
+    .unwrap();
+    assert_eq!((ran.upkeep.ready, ran.upkeep.lost), (10, 10));
+    assert!(ran.upkeep.not_refreshed >= 10);
+    let mut result = result_of(ran, &described, Circumstances::default());
+    result.conclude(&[]);
+    let names: Vec<&str> = result.doubts.iter().map(|d| d.name.as_str()).collect();
+    assert!(names.contains(&"agents missing"), "{names:?}");
+    let verdict = Threshold::parse("refreshes_failed > 0")
+        .unwrap()
+        .evaluate(&result);
+    assert!(verdict.crossed);
+}
