@@ -10,12 +10,19 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use signet_bed::system::{Server, Site};
 use sip_msg::{ConnId, ListenerId, Target, Transport};
-use sip_net::{Framing, ListenerConfig, Net, NetConfig, NetEvent, bind};
+use sip_net::{Framing, Gather, ListenerConfig, Net, NetConfig, NetEvent, bind};
 use sip_tls::{ClientTls, HandshakeConfig, HandshakePool, ServerTls};
+
+/// What a message over a stream has at least, about: streams are relayed unread, so how many
+/// messages there are is told by how many bytes there are.
+const MESSAGE_BYTES: u64 = 500;
+/// Messages in each interval from which on they gather, as with the server's sockets.
+const WORTH_MESSAGES: u32 = 2;
 
 #[derive(clap::Args)]
 pub(crate) struct FloorArguments {
@@ -84,8 +91,13 @@ pub(crate) fn run(arguments: &FloorArguments) -> Result<(), String> {
     } else {
         Framing::Raw
     };
+    // What is read unframed is one message to the sockets, however many there are in it. So
+    // whoever relays streams waits for them himself.
     let mut config = NetConfig {
-        gather_us: arguments.gather_us,
+        gather_us: match framing {
+            Framing::Raw if transport != Transport::Udp => 0,
+            _ => arguments.gather_us,
+        },
         ..NetConfig::default()
     };
     let mut listener = ListenerConfig::new(transport, arguments.listen);
@@ -119,7 +131,10 @@ pub(crate) fn run(arguments: &FloorArguments) -> Result<(), String> {
     };
     match arguments.mode {
         FloorMode::Udp => relay_datagrams(&mut net, arguments.to, &to),
-        FloorMode::Tcp | FloorMode::Tls => relay_streams(&mut net, &next_hop, &to),
+        FloorMode::Tcp | FloorMode::Tls => {
+            let interval = Duration::from_micros(arguments.gather_us);
+            relay_streams(&mut net, interval, &next_hop, &to)
+        }
         FloorMode::TcpShared => relay_shared(&mut net, arguments.to, &next_hop, &to),
     }
 }
@@ -172,6 +187,7 @@ fn relay_datagrams(
 
 fn relay_streams(
     net: &mut Net,
+    interval: Duration,
     next_hop: &Target,
     to: &dyn Fn(SocketAddr, ConnId) -> Target,
 ) -> Result<(), String> {
@@ -180,17 +196,27 @@ fn relay_streams(
     let mut accepted = Vec::new();
     let mut closed = Vec::new();
     let mut early: Vec<(ConnId, Vec<u8>)> = Vec::new();
+    let mut gather = Gather::new(Instant::now(), WORTH_MESSAGES);
+    let mut bytes_in = 0;
     loop {
+        let pause = gather.pause(interval, Instant::now());
+        if !pause.is_zero() {
+            std::thread::sleep(pause);
+        }
         net.poll(None, |event| match event {
             NetEvent::Accepted { flow } => accepted.push(flow.conn),
-            NetEvent::Data { flow, bytes } => match other.get(&flow.conn) {
-                Some(&peer) => batch.add(bytes, to(next_hop.remote, peer)),
-                None => early.push((flow.conn, bytes.to_vec())),
-            },
+            NetEvent::Data { flow, bytes } => {
+                bytes_in += bytes.len() as u64;
+                match other.get(&flow.conn) {
+                    Some(&peer) => batch.add(bytes, to(next_hop.remote, peer)),
+                    None => early.push((flow.conn, bytes.to_vec())),
+                }
+            }
             NetEvent::Closed { conn, .. } => closed.push(conn),
             _ => {}
         })
         .map_err(|e| e.to_string())?;
+        gather.looked(interval, Instant::now(), bytes_in / MESSAGE_BYTES);
         for conn in accepted.drain(..) {
             if let Ok(peer) = net.open(next_hop) {
                 other.insert(conn, peer);

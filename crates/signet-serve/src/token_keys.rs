@@ -41,8 +41,11 @@ impl KeptKeys {
         crate::random_bytes(&mut epoch)?;
         let mut keys = read(data)?;
         let mut renewed = keys.clone();
-        // No dialog is known to be alive yet.
-        if renew(&mut renewed, lifetime_s, now_s, |_| 0)? {
+        let found: Vec<u8> = keys.iter().map(|key| key.id).collect();
+        // A dialog that is alive shows it within this time. None is known yet, and the file holds
+        // what was needed when it was written.
+        let needed_until_s = now_s.saturating_add(lifetime_s);
+        if renew(&mut renewed, lifetime_s, now_s, |_| needed_until_s)? {
             match write(data, &renewed) {
                 Ok(()) => keys = renewed,
                 Err(error) if keys.is_empty() => return Err(error),
@@ -52,9 +55,13 @@ impl KeptKeys {
             }
         }
         let (newest, older) = split(&keys)?;
+        let shared = TokenKeys::new(newest, older, u32::from_be_bytes(epoch));
+        for id in found {
+            shared.need(id, needed_until_s);
+        }
         Ok(Self {
             data: data.clone(),
-            shared: Arc::new(TokenKeys::new(newest, older, u32::from_be_bytes(epoch))),
+            shared: Arc::new(shared),
             keys,
         })
     }
@@ -286,6 +293,43 @@ mod tests {
         assert!(keys.iter().any(|key| key.id == 0));
         renew(&mut keys, LIFETIME_S, needed_until_s + MARGIN_S + 1, needed).unwrap();
         assert!(keys.iter().all(|key| key.id != 0));
+    }
+
+    #[test]
+    fn a_restart_keeps_what_dialogs_needed_for_as_long_as_they_take_to_show_themselves() {
+        let temp = TempDir::new("token-keys-restart");
+        let data = DataDir::open(temp.path()).unwrap();
+        let mut keys = KeptKeys::open(&data, LIFETIME_S, NOW_S).unwrap();
+        let first = secrets(&keys)[0];
+        let day = |n: u64| NOW_S + n * AGE_MAX_S;
+        for n in 1..=5 {
+            // A call that was begun on the first day is refreshed.
+            keys.shared().need(first.0, day(n) + LIFETIME_S);
+            keys.renew(LIFETIME_S, day(n)).unwrap();
+        }
+        drop(keys);
+        let start_s = day(5) + 7 * 3_600;
+        let mut keys = KeptKeys::open(&data, LIFETIME_S, start_s).unwrap();
+        assert!(secrets(&keys).contains(&first));
+        // Nobody needs it any more: it goes when a lifetime has passed, and is not in the file.
+        let end_s = start_s + LIFETIME_S + MARGIN_S;
+        keys.renew(LIFETIME_S, end_s).unwrap();
+        assert!(secrets(&keys).contains(&first));
+        keys.renew(LIFETIME_S, end_s + 1).unwrap();
+        assert!(!secrets(&keys).contains(&first));
+        drop(keys);
+        let keys = KeptKeys::open(&data, LIFETIME_S, end_s + 2).unwrap();
+        assert!(!secrets(&keys).contains(&first));
+    }
+
+    #[test]
+    fn keys_that_each_restart_keeps_have_a_bound() {
+        let temp = TempDir::new("token-keys-daily");
+        let data = DataDir::open(temp.path()).unwrap();
+        for day in 0..100 {
+            let keys = KeptKeys::open(&data, LIFETIME_S, NOW_S + day * AGE_MAX_S).unwrap();
+            assert!(keys.keys.len() <= TOKEN_KEYS_MAX, "{day}");
+        }
     }
 
     #[test]

@@ -74,12 +74,12 @@ impl<'a> Credentials<'a> {
     }
 }
 
-/// The Digest credentials for `realm`, in order; an error for each that might be some and
-/// cannot be read.
+/// The Digest credentials for realms that are ours, in order; an error for each that might be
+/// some and cannot be read. Each line is read once, however many realms are ours.
 pub(crate) fn all<'m>(
     message: &'m Message,
     side: Side,
-    realm: &'m str,
+    is_ours: impl Fn(AuthValue<'m>) -> bool,
 ) -> impl Iterator<Item = Result<Credentials<'m>, Malformed>> {
     // RFC 3261 22: "Servers MUST NOT accept credentials using the "Basic" authorization scheme"
     // RFC 3261 22.4: "Note, however, that SIP servers MUST NOT accept or request Basic
@@ -95,7 +95,7 @@ pub(crate) fn all<'m>(
             // field value MUST NOT be consumed by any proxy whose realm does not match the "realm"
             // parameter specified in that value."
             Ok(read) => match read.realm {
-                Some(given) => given.is(realm.as_bytes()).then_some(Ok(read)),
+                Some(given) => is_ours(given).then_some(Ok(read)),
                 None => Some(Err(Malformed {
                     reason: "Digest Realm Missing",
                 })),
@@ -105,32 +105,67 @@ pub(crate) fn all<'m>(
     })
 }
 
-/// The user whom a request's credentials for `realm` name first, unescaped, whether that is
-/// true or not; empty where they name none. For what is told of a failure.
-pub fn claimed_user(message: &Message, side: Side, realm: &str) -> Vec<u8> {
-    let mut judged = all(message, side, realm).take(JUDGED_MAX);
-    let name = judged.find_map(|credentials| credentials.ok()?.username);
-    name.map(|name| name.bytes().take(USERNAME_MAX).collect())
-        .unwrap_or_default()
+/// Whom credentials name, whether that is true or not.
+#[derive(Clone, Copy, Debug)]
+pub struct Claimed<'m> {
+    /// The realm, which is one of ours.
+    pub realm: AuthValue<'m>,
+    user: AuthValue<'m>,
 }
 
-/// The lines of a request that hold Digest credentials for `realm`: what a
-/// proxy cuts before it forwards, so that nobody behind it can try them.
-/// Those for other realms are somebody else's.
-pub fn credential_lines<'m>(
+impl Claimed<'_> {
+    /// The user, unescaped.
+    pub fn user(&self) -> Vec<u8> {
+        self.user.bytes().take(USERNAME_MAX).collect()
+    }
+}
+
+/// The user whom a request's credentials for our realms name first. For what is told of a failure,
+/// and of who hides.
+pub fn claimed<'m>(
     message: &'m Message,
     side: Side,
-    realm: &'m str,
+    is_ours: impl Fn(AuthValue<'m>) -> bool,
+) -> Option<Claimed<'m>> {
+    if !message.has(side.credentials_header()) {
+        return None;
+    }
+    let mut judged = all(message, side, is_ours).take(JUDGED_MAX);
+    judged.find_map(|credentials| {
+        let read = credentials.ok()?;
+        let user = read.username.filter(|name| !name.raw.is_empty())?;
+        let realm = read.realm?;
+        Some(Claimed { realm, user })
+    })
+}
+
+/// The lines of a request that hold Digest credentials for realms that are ours: what a
+/// proxy cuts before it forwards, so that nobody behind it can try them.
+/// Those for other realms are somebody else's. Each line is read once, however many realms are ours.
+pub fn credential_lines_of<'m>(
+    message: &'m Message,
+    side: Side,
+    is_ours: impl Fn(AuthValue<'m>) -> bool + 'm,
 ) -> impl Iterator<Item = Span> + 'm {
     message
         .fields_of(side.credentials_header())
         .filter_map(move |field| {
             let params = AuthParams::parse(field.value)?;
-            let is_ours = |p: sip_msg::header::AuthParam<'_>| {
-                p.name.eq_ignore_ascii_case(b"realm") && p.value.is(realm.as_bytes())
-            };
-            (params.is_scheme("Digest") && params.iter().any(is_ours)).then_some(field.line_span)
+            let mut realms = params
+                .iter()
+                .filter(|param| param.name.eq_ignore_ascii_case(b"realm"));
+            let is_for_us = params.is_scheme("Digest") && realms.any(|realm| is_ours(realm.value));
+            is_for_us.then_some(field.line_span)
         })
+}
+
+/// The same for one realm.
+pub fn credential_lines<'m>(
+    message: &'m Message,
+    side: Side,
+    realm: &'m str,
+) -> impl Iterator<Item = Span> + 'm {
+    credential_lines_of(message, side, move |given| given.is(realm.as_bytes()))
 }
 
 fn is_digest(value: &[u8]) -> bool {

@@ -68,7 +68,7 @@
 //! **A digest covers one request.** The method and the URI are hashed, and the
 //! URI must be the Request-URI, or at least of its host for phones that the operator names;
 //! with `auth-int` the body too. A proxy cuts the
-//! credentials for its realm ([`credential_lines`]) before it forwards.
+//! credentials for its realms ([`credential_lines_of`]) before it forwards.
 //!
 //! **No password is kept.** The store holds [`Ha1`]s, which are masked in
 //! every output and wiped after use. An HA1 is as good as the password in its
@@ -100,7 +100,8 @@ pub use answered::is_answered;
 pub use client::{Attempt, ClientAuth, GiveUp, RequestParts};
 pub use config::{AuthConfig, AuthCounters, NothingToOffer, Side};
 pub use credentials::{
-    CNONCE_MAX, JUDGED_MAX, Malformed, USERNAME_MAX, claimed_user, credential_lines,
+    CNONCE_MAX, Claimed, JUDGED_MAX, Malformed, USERNAME_MAX, claimed, credential_lines,
+    credential_lines_of,
 };
 pub use failure::Failure;
 pub use ha1::{Ha1, Ha1Set};

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sip_msg::Message;
+use sip_msg::header::AuthValue;
 use smallvec::SmallVec;
 use subtle::ConstantTimeEq;
 
@@ -235,7 +236,8 @@ impl Authenticator {
         source: Option<IpAddr>,
     ) -> Check {
         let mut bad = None;
-        for found in credentials::all(message, side, realm).take(JUDGED_MAX) {
+        let is_ours = |given: AuthValue<'_>| given.is(realm.as_bytes());
+        for found in credentials::all(message, side, is_ours).take(JUDGED_MAX) {
             let read = found.map_err(Bad::Malformed);
             match read.and_then(|read| self.read(unix_ms, message, realm, source, &read)) {
                 Ok(pending) => return Check::Lookup(pending),

@@ -130,14 +130,14 @@ impl Shard {
             outbox.send_since(start, to, 0);
             return Responded::Sent;
         };
+        // RFC 4320 4.2: "As a consequence, an element that cannot respond before the transaction
+        // expires will not send a final response at all." Until then its transaction absorbs the
+        // request when it comes again.
         let responded = self
             .txns
             .respond(now.mono_ms, server, status, start, outbox);
         if responded != Responded::Sent {
             outbox.bytes.truncate(start);
-            if responded == Responded::Refused && request.method() != Method::Invite {
-                self.txns.release_server(server);
-            }
         }
         responded
     }
@@ -248,10 +248,7 @@ impl Shard {
             return;
         };
         let sender = context.sender.clone();
-        let responded = self.answer(now, &sender, context.server, &request, line, out);
-        if responded == Responded::Refused {
-            self.refused(context, line.status());
-        }
+        self.answer(now, &sender, context.server, &request, line, out);
         context.request = Some(request);
     }
 

@@ -15,7 +15,7 @@ use crate::own::Own;
 /// call depends on the contact, not on the form in which its user was named.
 pub(crate) fn write_aor(settings: &Settings, own: &Own, uri: &Uri<'_>, out: &mut Vec<u8>) -> bool {
     let host = uri.host_port.host;
-    let domain = domain_of(settings, host);
+    let domain = own.domain(host);
     let is_user = uri.is_sip() && uri.user.is_some();
     if !is_user || (domain.is_none() && !own.is_own_host(host)) {
         return false;
@@ -34,18 +34,6 @@ pub(crate) fn write_aor(settings: &Settings, own: &Own, uri: &Uri<'_>, out: &mut
         }
     }
     true
-}
-
-/// The domain in the list that `host` is; `None` for a listener's address.
-pub(crate) fn domain_of<'s>(
-    settings: &'s Settings,
-    host: &[u8],
-) -> Option<&'s std::sync::Arc<str>> {
-    let host = host.strip_suffix(b".").unwrap_or(host);
-    settings
-        .domains
-        .iter()
-        .find(|domain| domain.as_bytes().eq_ignore_ascii_case(host))
 }
 
 #[cfg(test)]

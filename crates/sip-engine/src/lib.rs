@@ -20,6 +20,7 @@ mod aor;
 pub mod budget;
 pub mod calls;
 mod dialogs;
+mod domains;
 pub mod effect;
 pub mod gateways;
 pub mod hook;

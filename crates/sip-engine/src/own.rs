@@ -6,9 +6,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use sip_locate::Reach;
+use sip_msg::header::AuthValue;
 use sip_msg::{Flow, HostPort, ListenerId, Transport, Uri};
 
 use crate::Settings;
+use crate::domains::{Domains, is_same_name};
 use crate::settings::is_bound_at;
 
 /// Addresses that a listener on every address was reached at, at most so many.
@@ -16,7 +18,7 @@ const LEARNED_MAX: usize = 16;
 
 /// The names and addresses of this server.
 pub(crate) struct Own {
-    domains: Vec<Arc<str>>,
+    domains: Domains,
     listeners: Vec<OwnListener>,
     reach: Reach,
     /// Whether some listener is bound to every address of the machine.
@@ -41,7 +43,7 @@ impl Own {
         let listeners: Vec<_> = settings.listeners.iter().map(OwnListener::new).collect();
         let is_wild = listeners.iter().any(|l| l.bound.ip().is_unspecified());
         Self {
-            domains: settings.domains.clone(),
+            domains: Domains::new(settings),
             reach: (listeners.iter())
                 .map(|listener| (listener.transport, listener.bound.ip()))
                 .collect(),
@@ -73,8 +75,43 @@ impl Own {
 
     /// Whether `host` is a domain that this server is responsible for.
     pub(crate) fn is_domain(&self, host: &[u8]) -> bool {
-        let host = host.strip_suffix(b".").unwrap_or(host);
-        self.domains.iter().any(|domain| is_same_name(domain, host))
+        self.domain(host).is_some()
+    }
+
+    /// The domain that `host` is; `None` for a listener's address.
+    pub(crate) fn domain(&self, host: &[u8]) -> Option<&Arc<str>> {
+        self.domains.find(host)
+    }
+
+    /// The realm that credentials are for, where it is one of ours.
+    pub(crate) fn realm(&self, settings: &Settings, given: &AuthValue<'_>) -> Option<Arc<str>> {
+        self.domains.realm(settings, given)
+    }
+
+    /// The realm of the users of a host.
+    pub(crate) fn realm_of(&self, settings: &Settings, host: &[u8]) -> Arc<str> {
+        self.domains.realm_of(settings, host)
+    }
+
+    /// A user's name without the domain of ours that stands behind it, where one does.
+    pub(crate) fn bare_name<'n>(&self, name: &'n [u8]) -> &'n [u8] {
+        self.with_domain(name).map_or(name, |(bare, _)| bare)
+    }
+
+    /// A name that ends with a domain of ours: what stands before it, and the domain.
+    pub(crate) fn with_domain<'n>(&self, name: &'n [u8]) -> Option<(&'n [u8], &Arc<str>)> {
+        let at = name.iter().rposition(|byte| *byte == b'@')?;
+        let domain = self.domain(name.get(at + 1..)?)?;
+        let bare = name.get(..at).filter(|bare| !bare.is_empty())?;
+        Some((bare, domain))
+    }
+
+    /// How often it was asked for a realm.
+    #[cfg(test)]
+    pub(crate) fn realms_asked(&self) -> usize {
+        self.domains
+            .asked
+            .swap(0, std::sync::atomic::Ordering::Relaxed)
     }
 
     /// Whether a URI names this server: one of its domains, or a listener.
@@ -296,12 +333,6 @@ fn write_addr(addr: &SocketAddr, out: &mut Vec<u8>) {
         SocketAddr::V4(_) => *addr,
     };
     let _ = write!(out, "{addr}");
-}
-
-/// Whether a host is that name; mostly it is so to the letter.
-fn is_same_name(name: &str, host: &[u8]) -> bool {
-    let name = name.as_bytes();
-    name == host || name.eq_ignore_ascii_case(host)
 }
 
 #[cfg(test)]

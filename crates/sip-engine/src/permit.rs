@@ -107,7 +107,7 @@ use ledger::{Component, within};
 use sip_auth::{Check, Failure, Reply, Side, Verdict};
 use sip_hook::Answer;
 use sip_lookup::{Outcome, Unavailable};
-use sip_msg::header::NameAddr;
+use sip_msg::header::{AuthValue, NameAddr};
 use sip_msg::{HeaderName, Message, Method, Span};
 
 use crate::dialogs::{self, Dialogs};
@@ -122,7 +122,6 @@ use crate::{Now, Settings, Shared};
 
 pub use forwarder::Forwarder;
 use identity::Proof;
-pub(crate) use identity::{bare_name, realm_of_host, realms};
 use peers::Standing;
 pub(crate) use peers::{is_listed, listed, trunks_of};
 use pending::Credentials;
@@ -185,12 +184,20 @@ pub struct AuthenticatedUser {
     /// The address-of-record whose contacts he may change: his own in a
     /// REGISTER, empty in every other request.
     aor: Vec<u8>,
+    /// The length of his name without a domain of ours behind it.
+    bare_len: usize,
 }
 
 impl AuthenticatedUser {
     /// The user's name, unescaped, as it is stored.
     pub fn user(&self) -> &[u8] {
         self.proof.user()
+    }
+
+    /// The same without a domain of ours behind it.
+    pub(crate) fn bare_name(&self) -> &[u8] {
+        let name = self.user();
+        name.get(..self.bare_len).unwrap_or(name)
     }
 
     /// The realm.
@@ -301,9 +308,8 @@ impl Permit {
             // RFC 3261 22.3: "When multiple proxies are used in a chain, a Proxy-Authorization header field
             // value MUST NOT be consumed by any proxy whose realm does not match the "realm" parameter
             // specified in that value."
-            for realm in identity::realms(cx.settings) {
-                spans.extend(sip_auth::credential_lines(message, side, realm));
-            }
+            let is_ours = |realm: AuthValue<'_>| cx.own.realm(cx.settings, &realm).is_some();
+            spans.extend(sip_auth::credential_lines_of(message, side, is_ours));
         }
         if let Some(found) = spans.get_mut(start..) {
             found.sort_unstable_by_key(|span| span.start);
@@ -457,7 +463,11 @@ fn pass(cx: &GateContext<'_>, message: &Message, side: Side, proof: Proof) -> Ga
     {
         crate::aor::write_aor(cx.settings, cx.own, &to, &mut aor);
     }
-    Gate::Pass(Permit::Authenticated(AuthenticatedUser { proof, aor }))
+    Gate::Pass(Permit::Authenticated(AuthenticatedUser {
+        bare_len: cx.own.bare_name(proof.user()).len(),
+        proof,
+        aor,
+    }))
 }
 
 /// The answer when a look-up took too long, found no room or could not be done: 503 with

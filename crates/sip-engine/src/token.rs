@@ -36,8 +36,8 @@
 //! dialog, and can do with it what that party can.
 //!
 //! Where a media engine leads the dialog's media, the token says which one
-//! (`docs/decisions/0226-the-token-says-which-engine.md`), so that whatever changes or ends the
-//! session is asked of the same.
+//! (`docs/decisions/0226-the-token-says-which-engine.md`), and by which number it knows the call,
+//! so that whatever changes or ends the session is asked of the same, and about the same.
 //!
 //! [`RouteToken`] and [`FlowToken`] have no other makers than the readers here,
 //! so to hold one is the proof. Neither reading nor writing allocates.
@@ -117,7 +117,7 @@ pub(crate) struct Grant<'a> {
     /// The instance of that phone (RFC 5626), by [`Tokens::instance`].
     pub(crate) instance: Option<u32>,
     /// The engine that leads the dialog's media.
-    pub(crate) media: Option<EngineId>,
+    pub(crate) media: Option<Led>,
     /// Whether responses may be given the caller's grant in its place; flow and
     /// instance are then meant for that.
     pub(crate) is_offer: bool,
@@ -144,7 +144,26 @@ pub struct RouteToken {
     key_id: u8,
     instance: Option<u32>,
     marks: Option<Marks>,
-    media: Option<EngineId>,
+    media: Option<Led>,
+}
+
+/// How the media of a dialog is led.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Led {
+    /// The engine that leads it.
+    pub(crate) engine: EngineId,
+    /// What tells the call there from all others with its Call-ID, whoever begins them; none where
+    /// nothing but its parties does.
+    pub(crate) number: Option<u32>,
+}
+
+impl Led {
+    fn of((engine, number): (u32, Option<u32>)) -> Self {
+        Self {
+            engine: EngineId(engine),
+            number,
+        }
+    }
 }
 
 impl RouteToken {
@@ -170,7 +189,7 @@ impl RouteToken {
     }
 
     /// The engine that leads the dialog's media, if one does.
-    pub(crate) fn media(&self) -> Option<EngineId> {
+    pub(crate) fn media(&self) -> Option<Led> {
         self.media
     }
 
@@ -196,7 +215,7 @@ impl RouteToken {
 pub(crate) struct Offer {
     pub(crate) flow: Option<Flow>,
     pub(crate) instance: Option<u32>,
-    pub(crate) media: Option<EngineId>,
+    pub(crate) media: Option<Led>,
 }
 
 /// A flow token (RFC 5626 5.1) of this process: only [`Tokens::read_flow`] makes one.
@@ -258,7 +277,7 @@ impl Tokens {
                 went_to_gateway: grant.went_to_gateway,
                 instance: grant.instance,
                 marks: grant.marks,
-                media: grant.media.map(|engine| engine.0),
+                media: grant.media.map(|led| (led.engine.0, led.number)),
             }),
         };
         let mut bytes = payload.write();
@@ -297,7 +316,7 @@ impl Tokens {
             key_id: payload.key_id,
             instance: part.instance.filter(|_| !part.is_offer),
             marks: part.marks,
-            media: part.media.map(EngineId),
+            media: part.media.map(Led::of),
         })
     }
 
@@ -317,7 +336,7 @@ impl Tokens {
         part.is_offer.then_some(Offer {
             flow,
             instance: part.instance,
-            media: part.media.map(EngineId),
+            media: part.media.map(Led::of),
         })
     }
 

@@ -183,6 +183,64 @@ fn what_a_flood_holds_is_counted_and_goes_with_it() {
     );
 }
 
+/// A 401 with so many challenges of 7,000 bytes.
+fn challenge(bed: &mut Bed, to: &Sent, challenges: usize) -> Vec<Sent> {
+    let nonce = "n".repeat(7_000);
+    let line = format!("WWW-Authenticate: Digest realm=\"r\", nonce=\"{nonce}\"\r\n");
+    let text = response(to, 401, "c", &line.repeat(challenges));
+    bed.receive(&answering(to), &text)
+}
+
+/// A call that is forked to ten phones.
+fn forked_to_ten(bed: &mut Bed) -> Vec<Sent> {
+    for phone in 10..20 {
+        let contact = format!("sip:bob@203.0.113.{phone}");
+        bed.register("sip:bob@example.org", &contact, None);
+    }
+    let invite = request("INVITE", "sip:bob@example.org", Transport::Udp);
+    let mut branches = bed.receive(&alice(Transport::Udp), &invite.text());
+    branches.retain(|sent| sent.status() == 0);
+    assert_eq!(branches.len(), 10);
+    branches
+}
+
+#[test]
+fn the_challenges_of_a_fork_are_counted_and_have_a_bound() {
+    let mut bed = Bed::new(settings());
+    let branches = forked_to_ten(&mut bed);
+    challenge(&mut bed, &branches[0], 1);
+    let held = bed.shard.held_bytes();
+    challenge(&mut bed, &branches[1], 2);
+    assert!(bed.shard.held_bytes() > held + 13_000);
+    assert_eq!(bed.shard.counters().challenges_left_out, 0);
+    for branch in &branches[2..9] {
+        challenge(&mut bed, branch, 8);
+    }
+    assert!(bed.shard.held_bytes() < held + 40_000);
+    assert_eq!(bed.shard.counters().challenges_left_out, 7);
+    let mut sent = challenge(&mut bed, &branches[9], 8);
+    sent.retain(|sent| sent.status() != 0);
+    let refused = only(sent);
+    assert_eq!(refused.all(HeaderName::WwwAuthenticate).len(), 3);
+}
+
+#[test]
+fn what_a_fork_collects_does_not_make_an_answer_too_long_for_a_datagram() {
+    const DATAGRAM_BYTES_MAX: usize = 65_507;
+    let mut bed = Bed::new(settings());
+    let branches = forked_to_ten(&mut bed);
+    let mut sent = Vec::new();
+    for branch in &branches {
+        sent = challenge(&mut bed, branch, 8);
+    }
+    sent.retain(|sent| sent.status() != 0);
+    let refused = only(sent);
+    assert_eq!(refused.status(), 401);
+    assert_eq!(refused.all(HeaderName::WwwAuthenticate).len(), 8);
+    assert!(refused.text.len() < DATAGRAM_BYTES_MAX);
+    assert_eq!(bed.shard.counters().challenges_left_out, 9);
+}
+
 #[test]
 fn one_sender_has_only_so_many_names_resolved_at_a_time() {
     let mut bed = Bed::new(Settings {

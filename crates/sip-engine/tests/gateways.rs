@@ -168,6 +168,20 @@ fn a_response_of_any_kind_ends_the_wait() {
 }
 
 #[test]
+fn a_response_with_no_via_but_ours_ends_the_wait_as_well() {
+    for status in [100, 180] {
+        let mut bed = bed();
+        let (_, first) = copy(call(&mut bed, "slow", UDP));
+        let callers_via = format!("Via: {}\r\n", first.all(HeaderName::Via)[1]);
+        let for_us = response(&first, status, "g", "").replace(&callers_via, "");
+        assert!(bed.receive(&answering(&first), &for_us).is_empty());
+        let later = bed.wait(100_000);
+        assert!(to_gateway(&later, 1).is_empty(), "{status}");
+        assert!(changes(&mut bed).is_empty(), "{status}");
+    }
+}
+
+#[test]
 fn the_last_way_has_as_long_as_its_transaction() {
     let mut alone = two_gateways(UDP, Care::USUAL);
     alone.routes.groups[0].gateways.truncate(1);

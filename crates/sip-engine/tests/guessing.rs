@@ -8,6 +8,7 @@ use sip_auth::{Attempt, ClientAuth, Failure, Reply, RequestParts};
 use sip_engine::Effect;
 use sip_engine::refusal::{Reason, RefusalRecord};
 use sip_engine::settings::{AuthSettings, Settings, TrustedPeer};
+use sip_limit::{Allowance, Origin, RateLimits};
 use sip_msg::{Flow, Message, Transport};
 
 fn server() -> Bed {
@@ -184,6 +185,40 @@ fn a_user_behind_the_same_address_gets_in_at_once() {
         assert!(was_asked);
         assert_eq!(only(sent).status(), 200, "{user}");
     }
+}
+
+#[test]
+fn what_is_past_a_users_rate_makes_him_known_nowhere() {
+    let mut bed = Bed::new(Settings {
+        authenticate: Some(AuthSettings::default()),
+        rates: RateLimits {
+            user: Allowance {
+                registrations_per_s: 1,
+                ..Allowance::default()
+            },
+            burst_s: 1,
+            ..RateLimits::default()
+        },
+        ..settings()
+    });
+    let mut statuses = Vec::new();
+    for port in 0..50 {
+        let place = flow(Transport::Udp, &format!("198.51.100.66:{}", 40_000 + port));
+        let (was_asked, sent) = attempt(&mut bed, &place, "mallory", "mallory");
+        assert!(was_asked);
+        statuses.push(only(sent).status());
+    }
+    assert_eq!((statuses.remove(0), statuses), (200, vec![503; 49]));
+    // Her address is shut for all who are not known there.
+    let origin = |port: u16| Origin {
+        remote: ([198, 51, 100, 66], port).into(),
+        is_stream: false,
+    };
+    for _ in 0..20_000 {
+        bed.guard.refused(bed.now.mono_ms, &origin(7), 500);
+    }
+    let known = (0..50).filter(|port| !bed.guard.is_shut(bed.now.mono_ms, &origin(40_000 + port)));
+    assert_eq!(known.count(), 1);
 }
 
 #[test]

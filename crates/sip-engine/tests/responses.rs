@@ -175,6 +175,43 @@ fn without_any_response_408() {
 }
 
 #[test]
+fn a_408_to_another_method_is_not_sent_and_its_request_is_no_new_one_when_it_comes_again() {
+    for transport in TRANSPORTS {
+        let mut bed = Bed::new(forwarding(transport, PHONES[0]));
+        let info = request("INFO", "sip:carol@example.com", transport).text();
+        let sent = only(bed.receive(&alice(transport), &info));
+        // RFC 4320 4.2: "A transaction-stateful SIP element MUST NOT send a response with Status-Code
+        // of 408 to a non-INVITE request. As a consequence, an element that cannot respond before
+        // the transaction expires will not send a final response at all."
+        assert!(answer(&mut bed, &sent, 408, "").is_empty());
+        // RFC 3261 17.2.2: "Once in the "Trying" state, any further request retransmissions are
+        // discarded."
+        for _ in 0..7 {
+            assert!(bed.receive(&alice(transport), &info).is_empty());
+            assert!(bed.wait(4_000).is_empty());
+        }
+        assert_eq!(bed.shard.live_contexts(), 0);
+        bed.wait(70_000);
+        assert_eq!(bed.shard.in_flight(), 0);
+    }
+}
+
+#[test]
+fn a_2xx_that_comes_again_and_again_holds_nothing_more() {
+    let mut bed = Bed::new(forwarding(Transport::Udp, PHONES[0]));
+    let invite = request("INVITE", "sip:carol@example.com", Transport::Udp);
+    let sent = bed
+        .receive(&alice(Transport::Udp), &invite.text())
+        .remove(1);
+    assert_eq!(kinds(&answer(&mut bed, &sent, 200, "")), ["200"]);
+    let held = bed.shard.held_bytes();
+    for _ in 0..1_000 {
+        assert_eq!(kinds(&answer(&mut bed, &sent, 200, "")), ["200"]);
+    }
+    assert!(bed.shard.held_bytes() < held + 10_000);
+}
+
+#[test]
 fn challenges_are_collected() {
     for transport in TRANSPORTS {
         let mut bed = Bed::new(settings());
@@ -267,6 +304,26 @@ fn a_response_without_a_via_beyond_ours_is_not_forwarded() {
         let ok = response(&sent, 200, "c", "").replace(&alices_via, "");
         let sent = upstream(bed.receive(&answering(&sent), &ok));
         assert_eq!(only(sent).status(), 502);
+    }
+}
+
+#[test]
+fn a_provisional_response_that_is_not_forwarded_was_received_all_the_same() {
+    for transport in TRANSPORTS {
+        for status in [100, 180] {
+            let mut bed = Bed::new(forwarding(transport, PHONES[0]));
+            let invite = request("INVITE", "sip:carol@example.com", transport);
+            let sent = bed.receive(&alice(transport), &invite.text()).remove(1);
+            let alices_via = format!("Via: {}\r\n", sent.all(HeaderName::Via)[1]);
+            let for_us = response(&sent, status, "c", "").replace(&alices_via, "");
+            assert!(bed.receive(&answering(&sent), &for_us).is_empty());
+            // RFC 3261 16.8: "If the client transaction has received a provisional response, the
+            // proxy MUST generate a CANCEL request matching that transaction."
+            let fired = bed.wait(190_000);
+            assert_eq!(kinds(&fired)[0], "CANCEL", "{status}");
+            // Who answers all the same is the caller's.
+            assert_eq!(kinds(&answer(&mut bed, &sent, 200, "")), ["200"]);
+        }
     }
 }
 

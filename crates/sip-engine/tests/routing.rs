@@ -92,6 +92,21 @@ fn a_strict_router_before_us_put_its_target_last() {
 }
 
 #[test]
+fn the_last_value_stands_before_a_route_that_has_none() {
+    // RFC 3261 16.4: "replace the Request-URI in the request with the last value from the
+    // Route header field, and remove that value from the Route header field."
+    for values in [
+        "<sip:203.0.113.7;lr>, <sip:bob@203.0.113.9>",
+        "<sip:203.0.113.7;lr>\r\nRoute: <sip:bob@203.0.113.9>",
+    ] {
+        let routes = format!("Route: {values}\r\nRoute:\r\nRoute: \r\n");
+        let sent = forwarded(&mut bed(), "sip:192.0.2.1;lr", &routes, Transport::Udp);
+        assert_eq!(sent.uri(), "sip:bob@203.0.113.9");
+        assert_eq!(sent.all(HeaderName::Route), ["<sip:203.0.113.7;lr>"]);
+    }
+}
+
+#[test]
 fn a_strict_router_after_us_gets_what_it_expects() {
     // RFC 3261 16.6: "If the copy contains a Route header field, the proxy MUST inspect the
     // URI in its first value.  If that URI does not contain an lr parameter, the proxy

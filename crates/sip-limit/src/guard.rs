@@ -20,8 +20,13 @@
 //! judged by its own failures alone; a user who was seen at that source is not affected
 //! by the failures of others there, or by failures in his name elsewhere. A nonce is
 //! good for [`NONCE_FAILURES_MAX`] failures, and for none once a guess with it was not
-//! looked up. The answer to a failure is delayed, longer
+//! looked up. One by which the user has proved himself is judged by these alone, whatever the
+//! port that it comes from: his neighbour, who has seen it on the wire, gets no more out of it.
+//! The answer to a failure is delayed, longer
 //! each time.
+//!
+//! What is known of users protects them, so none of them may push out what is known of others
+//! ([`known`]).
 //!
 //! What a cache has of a user is compared with no more digests than that, on accounts of
 //! their own ([`Guard::may_compare`]): in this way a guess is made before the store has
@@ -41,6 +46,7 @@
 //! refusals and for credentials.
 
 mod bans;
+mod known;
 mod mismatches;
 #[cfg(test)]
 mod tests;
@@ -188,6 +194,10 @@ pub struct Guard {
     /// Look-ups of users, sources and both that have not ended.
     under_way: Striped,
     known: Striped,
+    /// Nonces by which users proved who they are.
+    proved: Striped,
+    /// How much of each user in these two is new.
+    news: Striped,
     /// Until when some source is shut.
     shut_until_ms: AtomicU64,
     told_shut_ms: AtomicU64,
@@ -234,8 +244,15 @@ pub struct Attempt {
     user: u64,
     source: u64,
     nonce: u64,
+    /// The nonce in the hands of that user, by the name as it was sent.
+    proved: u64,
     remote: u64,
     refusals: u64,
+    /// How many new places of the name as it was sent are remembered, how many are renewed, and
+    /// how many nonces are remembered.
+    places: u64,
+    renewals: u64,
+    nonces: u64,
     is_answer: bool,
     was_held: bool,
 }
@@ -270,6 +287,8 @@ impl Guard {
             under_way: striped(ENTRIES_MAX, 1.0 / UNDER_WAY_S),
             // A debt of as many thousandths as it is known for in milliseconds.
             known: striped(KNOWN_MAX, 1.0),
+            proved: striped(ENTRIES_MAX, 1.0),
+            news: striped(ENTRIES_MAX, 1.0 / known::NEWS_S),
             shut_until_ms: AtomicU64::new(0),
             told_shut_ms: AtomicU64::new(0),
             bans: bans::Bans::default(),
@@ -413,8 +432,12 @@ impl Guard {
             user: of(self.hasher(b"user"), claim.user),
             source,
             nonce: self.hash_of(b"nonce", &nonce.to_be_bytes()),
+            proved: of(self.hasher_of(b"proved", &nonce.to_be_bytes()), claim.name),
             remote: self.remote(origin),
             refusals: self.source(b"refusals", origin),
+            places: of(self.hasher(b"places"), claim.name),
+            renewals: of(self.hasher(b"renewals"), claim.name),
+            nonces: of(self.hasher(b"nonces"), claim.name),
             is_answer,
             was_held: false,
         }
@@ -449,17 +472,22 @@ impl Guard {
         look_up
     }
 
-    /// Reserves a look-up in each account that failures are charged to. Failures and
-    /// look-ups under way never exceed a bound together; a look-up under way may
-    /// still turn out to be right.
+    /// Reserves a look-up in each account that failures are charged to, and that counts for this
+    /// attempt. Failures and look-ups under way never exceed a bound together; a look-up under way
+    /// may still turn out to be right.
     fn reserve(&self, now_ms: u64, attempt: &Attempt) -> LookUp {
         let pair_max = u64::from(self.limits.failures_max);
         let pair = (&self.pairs, attempt.pair, pair_max);
         let user = (&self.users, attempt.user, USER_FAILURES_MAX);
         let source = (&self.sources, attempt.source, SOURCE_FAILURES_MAX);
         let of_all = [pair, user, source];
-        let is_known = self.known.debt(attempt.known_pair, now_ms) > 0;
-        let bounds = of_all.get(..if is_known { 1 } else { 3 });
+        let of_nonce = [(&self.nonces, attempt.nonce, NONCE_FAILURES_MAX)];
+        let is_proved = attempt.is_answer && self.proved.debt(attempt.proved, now_ms) > 0;
+        let bounds = match is_proved {
+            true => Some(&of_nonce[..]),
+            false if self.known.debt(attempt.known_pair, now_ms) > 0 => of_all.get(..1),
+            false => Some(&of_all[..]),
+        };
         let mut reserved = Reserved::default();
         let slots = reserved.0.iter_mut();
         for (&(table, hash, max), slot) in bounds.unwrap_or_default().iter().zip(slots) {
@@ -551,12 +579,11 @@ impl Guard {
         }
     }
 
-    /// The credentials were right: takes the challenges off the source's debt and
-    /// remembers the flow.
+    /// The credentials were right, and he may begin what he asks for: takes the challenges off
+    /// the source's debt and remembers the flow and the nonce.
     pub fn succeeded(&self, now_ms: u64, origin: &Origin, attempt: &Attempt) {
-        for hash in [attempt.flow, attempt.known_pair, attempt.remote] {
-            self.known.raise(hash, now_ms, KNOWN_MS);
-        }
+        self.remember_place(now_ms, attempt);
+        self.remember_nonce(now_ms, attempt);
         if self.limits.refusals_per_s > 0 {
             let hash = self.source(b"refusals", origin);
             self.refusals.stripe(hash).forgive(hash, now_ms, 2 * ONE);
@@ -582,9 +609,13 @@ impl Guard {
     }
 
     fn hash_of(&self, kind: &[u8], bytes: &[u8]) -> u64 {
+        self.hasher_of(kind, bytes).finish()
+    }
+
+    fn hasher_of(&self, kind: &[u8], bytes: &[u8]) -> SipHasher13 {
         let mut hasher = self.hasher(kind);
         hasher.write(bytes);
-        hasher.finish()
+        hasher
     }
 
     fn hasher(&self, kind: &[u8]) -> SipHasher13 {

@@ -41,6 +41,16 @@ impl Striped {
         self.stripe(hash).forgive(hash, now_ms, amount);
     }
 
+    /// The same for one that is there; whether it is.
+    pub(crate) fn renew(&self, hash: u64, now_ms: u64, to: u64) -> bool {
+        let mut table = self.stripe(hash);
+        let is_there = table.debt(hash, now_ms) > 0;
+        if is_there {
+            table.charge(hash, now_ms, to, to);
+        }
+        is_there
+    }
+
     /// Sets it to `to` where it is less.
     pub(crate) fn raise(&self, hash: u64, now_ms: u64, to: u64) {
         self.stripe(hash).charge(hash, now_ms, to, to);

@@ -51,8 +51,11 @@ pub struct Shape {
 pub struct Ask {
     /// What is wanted.
     pub command: Command,
-    /// The Call-ID.
+    /// What the engine is to call the call; it begins with the Call-ID.
     pub call_id: Box<[u8]>,
+    /// How many bytes of that choose the engine: those of the Call-ID, so that whatever has one
+    /// comes to one.
+    pub chosen_by: usize,
     /// The tag of whoever offers.
     pub from_tag: Box<[u8]>,
     /// The tag of whoever answers; empty while it is not known.
@@ -68,11 +71,12 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// A command about the call of that Call-ID and tag, and nothing else yet.
+    /// A command about the call of that name and tag, and nothing else yet.
     pub fn new(command: Command, call_id: &[u8], from_tag: &[u8]) -> Self {
         Self {
             command,
             call_id: call_id.into(),
+            chosen_by: call_id.len(),
             from_tag: from_tag.into(),
             to_tag: Box::default(),
             branch: Box::default(),

@@ -136,6 +136,7 @@ impl Client {
 
     /// Asks. Who waits has an answer from [`Client::poll_answer`], perhaps at once.
     pub fn ask(&mut self, now_ms: u64, waiter: Option<u64>, ask: Box<Ask>) {
+        self.end_with(&ask);
         match self.choose(&ask, &[]) {
             None => self.answer(waiter, ask, Err(Failure::Gone)),
             Some(engine) if ask.command == Command::Choose => {
@@ -300,11 +301,31 @@ impl Client {
         let lot = |id: EngineId| {
             let mut hasher = SipHasher13::new();
             hasher.write_u32(id.0);
-            hasher.write(&ask.call_id);
+            hasher.write(ask.call_id.get(..ask.chosen_by).unwrap_or(&ask.call_id));
             hasher.finish()
         };
         let fit = engines.filter(|engine| engine.takes_calls());
         fit.max_by_key(|engine| lot(engine.id)).cloned()
+    }
+
+    /// Where a branch ends its call does, and what is under way about that is asked no more: an
+    /// engine would hear of it again after its end.
+    fn end_with(&mut self, ask: &Ask) {
+        let is_end_of_branch = ask.command == Command::Delete && ask.to_tag.is_empty();
+        if !is_end_of_branch || ask.branch.is_empty() {
+            return;
+        }
+        let is_about_it = |of: &Pending| match &of.asked {
+            Asked::Command(_, own, _) => {
+                own.command != Command::Delete && own.call_id == ask.call_id
+            }
+            Asked::Ping => false,
+        };
+        for pending in self.take_where(is_about_it) {
+            if let Asked::Command(waiter, own, _) = pending.asked {
+                self.answer(waiter, own, Err(Failure::Gone));
+            }
+        }
     }
 
     /// An engine has done what it was asked.

@@ -76,9 +76,7 @@ impl<'a> Uri<'a> {
 
     /// A URI parameter's value; `Some(b"")` for one without a value.
     pub fn param(&self, name: &str) -> Option<&'a [u8]> {
-        let found = self
-            .params()
-            .find(|p| parts::is_name(p.name, name.as_bytes()))?;
+        let found = self.params().find(|param| param.is_named(name))?;
         Some(found.value)
     }
 
@@ -118,12 +116,9 @@ impl<'a> Uri<'a> {
         let end = self.raw.len().saturating_sub(headers);
         let base = end.saturating_sub(self.params.len());
         text.extend_from_slice(part(self.raw, 0, base));
-        for param in self.params.split(|&b| b == b';').skip(1) {
-            let name = param.split(|&b| b == b'=').next().unwrap_or_default();
-            if !parts::is_name(name, b"method") {
-                text.push(b';');
-                text.extend_from_slice(param);
-            }
+        for param in self.params().filter(|param| !param.is_named("method")) {
+            text.push(b';');
+            param.write(text);
         }
     }
 

@@ -9,7 +9,7 @@ use siphasher::sip::SipHasher13;
 
 use super::body::{Body, find};
 use super::need::MediaEnd;
-use super::state::TargetMedia;
+use super::state::{TargetMedia, numbered};
 use super::{ContextMedia, MediaSettings, MediaUse, MediaWait};
 use crate::effect::{Effect, ParkId};
 use crate::park::{Job, Parked};
@@ -27,14 +27,14 @@ impl Shard {
     /// it.
     pub(crate) fn media_within(&self, job: &Job) -> Option<Box<ContextMedia>> {
         self.settings.media.as_ref()?;
-        let engine = job.routed.grant.as_ref()?.media()?;
+        let led = job.routed.grant.as_ref()?.media()?;
         let method = job.request.method();
         let counts = has_sessions(method) || method == Method::Bye;
         if !counts {
             return None;
         }
         let call_id = self.media_call(&job.request, job.routed.grant.as_ref())?;
-        Some(Box::new(ContextMedia::within(engine, call_id)))
+        Some(Box::new(ContextMedia::within(led, call_id)))
     }
 
     /// Asks an engine for the copy of a request that is about to leave. Gives the way back where
@@ -103,7 +103,7 @@ impl Shard {
             return None;
         }
         if context.method != Method::Invite || request.to_tag().is_some() {
-            return self.question_within(context, shape);
+            return self.question_within(context, target, shape);
         }
         let engine = known.and_then(|known| known.engine);
         let caller = MediaEnd::caller(&self.settings.nat, request, &context.sender.flow);
@@ -133,7 +133,8 @@ impl Shard {
             // The callee offers: the engine is named to both sides now, and asked then.
             None => Command::Choose,
         };
-        let mut ask = Ask::new(command, media.call_id(), from_tag(request));
+        let mut ask = Ask::new(command, &media.call(target), from_tag(request));
+        ask.chosen_by = request.call_id().len();
         ask.branch = media.branch(target).into();
         ask.shape = shape;
         ask.engine = engine;
@@ -147,6 +148,7 @@ impl Shard {
     fn question_within(
         &mut self,
         context: &mut Context,
+        target: u16,
         shape: Shape,
     ) -> Option<(Ask, Option<Span>)> {
         let request = context.request.as_deref()?;
@@ -169,7 +171,7 @@ impl Shard {
             true => (Command::Answer, other, own),
             false => (Command::Offer, own, other),
         };
-        let mut ask = Ask::new(command, media.call_id(), offerer);
+        let mut ask = Ask::new(command, &media.call(target), offerer);
         ask.to_tag = answerer.into();
         ask.shape = shape;
         ask.engine = Some(engine);
@@ -181,18 +183,18 @@ impl Shard {
     // carry an answer in its body."
     /// Forwards an ACK; where it answers what the callee has offered, an engine is asked before.
     pub(crate) fn forward_ack(&mut self, now: Now, job: Job, permit: Permit, out: &mut Outputs) {
-        let engine = job.routed.grant.as_ref().and_then(|token| token.media());
-        let asked = match (self.settings.media.clone(), engine) {
-            (Some(settings), Some(engine)) => match find(&job.request) {
+        let led = job.routed.grant.as_ref().and_then(|token| token.media());
+        let asked = match (self.settings.media.clone(), led) {
+            (Some(settings), Some(led)) => match find(&job.request) {
                 Body::Session(place) => self
                     .media_call(&job.request, job.routed.grant.as_ref())
-                    .map(|call_id| (settings, engine, place, call_id)),
+                    .map(|call_id| (settings, led, place, numbered(&call_id, led.number))),
                 _ => None,
             },
             _ => None,
         };
         let has_room = self.parks.len() < self.settings.bounds.contexts_max;
-        let Some((settings, engine, place, call_id)) = asked.filter(|_| has_room) else {
+        let Some((settings, led, place, call)) = asked.filter(|_| has_room) else {
             return self.forward_single(now, job, permit, out);
         };
         let request = &*job.request;
@@ -202,10 +204,10 @@ impl Shard {
         let to = flow.map_or((Transport::Udp, from.1), |flow| {
             (flow.transport, flow.remote)
         });
-        let mut ask = Ask::new(Command::Answer, &call_id, to_tag(request));
+        let mut ask = Ask::new(Command::Answer, &call, to_tag(request));
         ask.to_tag = from_tag(request).into();
         ask.shape = settings.shape(from, to);
-        ask.engine = Some(engine);
+        ask.engine = Some(led.engine);
         ask.describe(request.slice(place), self.is_listed_peers(&job.sender));
         let wait = MediaWait::Ack { job, permit, place };
         self.ask_engine(now, &settings, wait, ask, out);
@@ -235,8 +237,9 @@ impl Shard {
         park
     }
 
-    /// What the engines call the call of a request: by its Call-ID and its two parties. Who knows
-    /// another's Call-ID and tags, and sends them under his own name, begins a call of his own.
+    /// What the engines call all calls with the Call-ID and the two parties of a request; behind it
+    /// stands a number of this server's ([`Led`](crate::token::Led)), since a caller writes both as
+    /// he likes.
     /// It is the same from both sides of a leg to a provider, who knows them by other names.
     fn media_call(&self, request: &Message, token: Option<&RouteToken>) -> Option<Box<[u8]>> {
         let mut kept = LegCopy::default();

@@ -34,7 +34,7 @@ impl Shard {
         match (context.method, media.engine) {
             (Method::Invite, None) => {
                 for (at, engine) in media.take_lost() {
-                    let mut ask = Ask::new(Command::Delete, media.call_id(), from_tag(request));
+                    let mut ask = Ask::new(Command::Delete, &media.call(at), from_tag(request));
                     ask.branch = media.branch(at).into();
                     self.delete(engine, ask, out);
                 }
@@ -66,7 +66,7 @@ impl Shard {
             return;
         };
         if let Some(engine) = media.target(at).and_then(|target| target.engine) {
-            let mut ask = Ask::new(Command::Delete, media.call_id(), from_tag(request));
+            let mut ask = Ask::new(Command::Delete, &media.call(at), from_tag(request));
             ask.branch = media.branch(at).into();
             media.set_target(at, None, Default::default(), None);
             self.delete(engine, ask, out);
@@ -96,7 +96,7 @@ impl Shard {
         message: &Message,
         out: &mut Outputs,
     ) {
-        let mut ask = Ask::new(Command::Delete, media.call_id(), from_tag(message));
+        let mut ask = Ask::new(Command::Delete, &media.call(0), from_tag(message));
         ask.to_tag = to_tag(message).into();
         self.delete(engine, ask, out);
     }

@@ -7,7 +7,7 @@ use super::answered::outcome_of;
 use super::asking::{from_tag, has_sessions, to_tag};
 use super::body::{Body, find};
 use super::state::{Next, said};
-use super::{ContextMedia, MediaWait, NewBody};
+use super::{MediaWait, NewBody};
 use crate::proxy::cancel::CancelReason;
 use crate::proxy::context::{Context, Key};
 use crate::proxy::outcome::Outcome;
@@ -146,7 +146,6 @@ impl Shard {
             }
             Next::Ask => {
                 let ask = self.question_about(now, context, (number, at), engine, &response, place);
-                self.is_heard(now, context, number);
                 if let Some(media) = context.media.as_deref_mut() {
                     media.tell(at);
                     let serial = media.hold(number, response, said, false);
@@ -180,8 +179,8 @@ impl Shard {
         if !has_offer && response.status() < 200 {
             self.offered.put(now, response);
         }
-        let call_id = media.map(ContextMedia::call_id).unwrap_or_default();
-        let mut ask = Ask::new(command, call_id, offerer);
+        let call = media.map(|media| media.call(at)).unwrap_or_default();
+        let mut ask = Ask::new(command, &call, offerer);
         ask.to_tag = answerer.into();
         if let Some(media) = media.filter(|media| media.engine.is_none()) {
             ask.branch = media.branch(at).into();
@@ -198,18 +197,6 @@ impl Shard {
         let is_next_hop = target.is_some_and(|target| target.kind.care().is_some());
         ask.describe(response.slice(place), !has_offer && is_next_hop);
         ask
-    }
-
-    /// A branch has answered, though the caller does not hear of it yet: it is not taken for
-    /// silent.
-    fn is_heard(&self, now: Now, context: &mut Context, number: usize) {
-        let timer_c_ms = self.timer_c_ms();
-        if let Some(branch) = context.branches.get_mut(number) {
-            branch.is_ringing = true;
-            if std::mem::take(&mut branch.is_awaited) {
-                branch.timer_c_ms = now.mono_ms + timer_c_ms;
-            }
-        }
     }
 
     /// An engine has answered for a response that waits.

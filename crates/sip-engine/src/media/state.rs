@@ -11,6 +11,7 @@ use siphasher::sip::SipHasher24;
 
 use super::NewBody;
 use crate::text::hex16;
+use crate::token::Led;
 
 /// Responses of one context that wait; past it provisional ones and repetitions are dropped.
 const HELD_MAX: usize = 16;
@@ -24,10 +25,10 @@ pub(crate) struct ContextMedia {
     pub(crate) engine: Option<EngineId>,
     /// Whether the request has a session description: an offer, and what comes back answers it.
     pub(crate) has_offer: bool,
-    /// What an engine calls the call.
+    /// What an engine calls all calls with that Call-ID and these parties.
     call_id: Box<[u8]>,
-    /// What the branches of the call are told apart by there.
-    name: u64,
+    /// What tells this one from them, and its targets from each other.
+    part: Part,
     /// What was asked for each target of an INVITE that begins a call.
     targets: Vec<TargetMedia>,
     /// The target whose 2xx was passed on.
@@ -35,6 +36,20 @@ pub(crate) struct ContextMedia {
     held: VecDeque<Held>,
     kept: VecDeque<Kept>,
     last_serial: u32,
+}
+
+/// Which of the calls that have one Call-ID it is.
+enum Part {
+    /// Each target has one of its own, and a branch in it, by a number that no other context has.
+    Targets(u64),
+    /// The one that the dialog's token names.
+    Dialog(Option<u32>),
+}
+
+impl Default for Part {
+    fn default() -> Self {
+        Self::Dialog(None)
+    }
 }
 
 /// What a target was offered.
@@ -83,10 +98,11 @@ pub(crate) enum Next {
 
 impl ContextMedia {
     /// That of a request within a dialog whose media an engine has.
-    pub(crate) fn within(engine: EngineId, call_id: Box<[u8]>) -> Self {
+    pub(crate) fn within(led: Led, call_id: Box<[u8]>) -> Self {
         Self {
-            engine: Some(engine),
+            engine: Some(led.engine),
             call_id,
+            part: Part::Dialog(led.number),
             ..Self::default()
         }
     }
@@ -94,20 +110,42 @@ impl ContextMedia {
     /// That of an INVITE that begins a call, under a name of its own.
     pub(crate) fn beginning(name: u64, call_id: Box<[u8]>) -> Self {
         Self {
-            name,
             call_id,
+            part: Part::Targets(name),
             ..Self::default()
         }
     }
 
-    /// What an engine calls the call.
-    pub(crate) fn call_id(&self) -> &[u8] {
-        &self.call_id
+    /// What an engine calls the call with a target. Whoever else rings has another: the token that he
+    /// is given leads to that one alone.
+    pub(crate) fn call(&self, at: u16) -> Box<[u8]> {
+        numbered(&self.call_id, self.number(at))
+    }
+
+    /// The engine of a target, and the number of its call there.
+    pub(crate) fn led(&self, at: u16) -> Option<Led> {
+        let engine = self.engine_of(at)?;
+        let number = self.number(at);
+        Some(Led { engine, number })
     }
 
     /// What the branch to a target is called at an engine.
     pub(crate) fn branch(&self, at: u16) -> [u8; 16] {
-        hex16(self.name.wrapping_add(u64::from(at)))
+        hex16(self.name(at).unwrap_or_default())
+    }
+
+    fn name(&self, at: u16) -> Option<u64> {
+        match self.part {
+            Part::Targets(name) => Some(name.wrapping_add(u64::from(at))),
+            Part::Dialog(_) => None,
+        }
+    }
+
+    fn number(&self, at: u16) -> Option<u32> {
+        match self.part {
+            Part::Targets(_) => self.name(at).map(|name| name as u32),
+            Part::Dialog(number) => number,
+        }
     }
 
     /// What was asked for a target, if anything was.
@@ -313,6 +351,16 @@ impl ContextMedia {
     }
 }
 
+/// The name of a call at an engine, with the number that tells it from others of its Call-ID.
+pub(super) fn numbered(call_id: &[u8], number: Option<u32>) -> Box<[u8]> {
+    let Some(number) = number else {
+        return call_id.into();
+    };
+    let digits = hex16(u64::from(number));
+    let (_, digits) = digits.split_at(8);
+    [call_id, b";", digits].concat().into()
+}
+
 /// Whether a response that says the same is the same response, sent again.
 fn is_copy(one: &Message, other: &Message) -> bool {
     // RFC 3262 3: each reliable provisional response has an RSeq of its own.
@@ -467,7 +515,34 @@ mod tests {
         assert_eq!(media.engine_of(0), engine(3));
         assert_eq!(media.engine_of(1), None, "nobody asks for it again");
         assert_eq!(media.take_lost(), []);
-        let within = ContextMedia::within(EngineId(9), Box::default());
+        let led = Led {
+            engine: EngineId(9),
+            number: None,
+        };
+        let within = ContextMedia::within(led, Box::default());
         assert_eq!(within.engine_of(5), engine(9));
+    }
+
+    #[test]
+    fn each_target_has_a_call_of_its_own_and_a_dialog_the_one_of_its_token() {
+        let mut media = ContextMedia::beginning(0x1_0000_0007, b"call;parties".as_slice().into());
+        for at in 0..2 {
+            media.set_target(at, Some(EngineId(9)), Shape::default(), None);
+        }
+        assert_eq!(&*media.call(0), b"call;parties;00000007");
+        assert_eq!(&*media.call(1), b"call;parties;00000008");
+        assert_ne!(media.branch(0), media.branch(1));
+        for at in 0..2 {
+            let led = media.led(at).unwrap();
+            let within = ContextMedia::within(led, b"call;parties".as_slice().into());
+            assert_eq!(within.call(5), media.call(at));
+            assert_eq!(within.led(5), Some(led));
+        }
+        let nameless = Led {
+            engine: EngineId(9),
+            number: None,
+        };
+        let within = ContextMedia::within(nameless, b"call;parties".as_slice().into());
+        assert_eq!(&*within.call(0), b"call;parties");
     }
 }

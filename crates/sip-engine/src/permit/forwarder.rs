@@ -9,7 +9,7 @@ use crate::numbers::{NumberRules, Permission, number_of};
 use crate::people::{Person, When};
 use crate::{Directory, Settings};
 
-use super::{Permit, Seal, bare_name};
+use super::{Permit, Seal};
 
 /// The proof that a user of ours forwards his calls. It is made of what the operator has written
 /// down of whoever was called, and comes with the place that stands there: who calls has chosen
@@ -42,15 +42,9 @@ impl Forwarder {
 impl Permit {
     /// What is written of the user on whose account a request is; `None` where there is nothing,
     /// or no user.
-    pub(crate) fn person<'d>(
-        &'d self,
-        people: &'d Directory,
-        settings: &Settings,
-    ) -> Option<&'d Arc<Person>> {
+    pub(crate) fn person<'d>(&'d self, people: &'d Directory) -> Option<&'d Arc<Person>> {
         match self {
-            Self::Authenticated(user) => {
-                people.person(bare_name(settings, user.user()), user.realm())
-            }
+            Self::Authenticated(user) => people.person(user.bare_name(), user.realm()),
             Self::Forwarder(forwarder) => Some(forwarder.person()),
             Self::Open(_)
             | Self::Peer(_)
@@ -74,7 +68,7 @@ impl Permit {
             | Self::Emergency(_) => Permission::Premium,
             Self::Inbound(_) | Self::Trunk(_) => Permission::Internal,
             Self::Authenticated(_) | Self::Forwarder(_) => {
-                let person = self.person(&settings.people, settings);
+                let person = self.person(&settings.people);
                 let rules = &settings.numbers;
                 person.map_or(rules.permission, |person| person.permission(rules))
             }

@@ -3,16 +3,11 @@
 use std::sync::Arc;
 
 use sip_auth::{Algorithm, Authenticated, Side, Subject};
-use sip_msg::header::NameAddr;
+use sip_msg::header::{AuthValue, NameAddr};
 use sip_msg::{HeaderName, Message, Uri};
 
 use super::GateContext;
 use super::peers::is_same_user;
-use crate::Settings;
-use crate::aor::domain_of;
-
-/// The realm of a server that was given neither realm nor domain.
-const DEFAULT_REALM: &str = "signet";
 
 /// By what a user proved who he is.
 #[derive(Debug)]
@@ -95,7 +90,7 @@ pub(super) fn certified_user(
     known.write_user(&mut user);
     Some(CertifiedUser {
         user,
-        realm: realm_of_host(cx.settings, known.host_port.host),
+        realm: cx.own.realm_of(cx.settings, known.host_port.host),
         algorithm: cx.shared.authenticator.config().commonest(),
     })
 }
@@ -118,19 +113,14 @@ pub(super) fn is_anonymous(message: &Message) -> bool {
 
 /// Whether there are credentials for one of our realms.
 pub(super) fn has_credentials(cx: &GateContext<'_>, message: &Message) -> bool {
-    claimed_realm(cx.settings, message).is_some()
+    claimed_realm(cx, message).is_some()
 }
 
 /// The first of our realms for which there are credentials.
-fn claimed_realm<'s>(settings: &'s Settings, message: &Message) -> Option<&'s str> {
-    if !message.has(Side::Proxy.credentials_header()) {
-        return None;
-    }
-    let is_claimed = |realm: &&str| {
-        let user = sip_auth::claimed_user(message, Side::Proxy, realm);
-        !user.is_empty()
-    };
-    realms(settings).find(is_claimed)
+fn claimed_realm(cx: &GateContext<'_>, message: &Message) -> Option<Arc<str>> {
+    let is_ours = |realm: AuthValue<'_>| cx.own.realm(cx.settings, &realm).is_some();
+    let claimed = sip_auth::claimed(message, Side::Proxy, is_ours)?;
+    cx.own.realm(cx.settings, &claimed.realm)
 }
 
 /// Whether a URI names the user whose credentials were verified, by the name before the
@@ -140,21 +130,16 @@ pub(super) fn names(cx: &GateContext<'_>, proven: &[u8], realm: &str, uri: &Uri<
         return false;
     };
     let host = uri.host_port.host;
-    if !is_ours(cx, uri) || *realm_of_host(cx.settings, host) != *realm {
+    if !is_ours(cx, uri) || *cx.own.realm_of(cx.settings, host) != *realm {
         return false;
     }
     let is_of = |domain: &Arc<str>| {
-        let named = domain_of(cx.settings, host).or(cx.settings.domains.first());
+        let named = cx.own.domain(host).or(cx.settings.domains.first());
         named == Some(domain)
     };
-    is_spelt(uri, user, proven)
-        || with_domain(cx.settings, proven)
-            .is_some_and(|(bare, domain)| is_of(domain) && is_spelt(uri, user, bare))
-}
-
-/// A user's name without the domain of ours that stands behind it, where one does.
-pub(crate) fn bare_name<'n>(settings: &Settings, name: &'n [u8]) -> &'n [u8] {
-    with_domain(settings, name).map_or(name, |(bare, _)| bare)
+    let is_named_whole =
+        |(bare, domain): (&[u8], &Arc<str>)| is_of(domain) && is_spelt(uri, user, bare);
+    is_spelt(uri, user, proven) || cx.own.with_domain(proven).is_some_and(is_named_whole)
 }
 
 /// The user of whom a request says that it is his, unescaped; empty where that is none of
@@ -171,14 +156,6 @@ pub(super) fn named_user(cx: &GateContext<'_>, message: &Message, side: Side) ->
         uri.write_user(&mut user);
     }
     user
-}
-
-/// A name that ends with a domain of ours: what stands before it, and the domain.
-fn with_domain<'s, 'n>(settings: &'s Settings, name: &'n [u8]) -> Option<(&'n [u8], &'s Arc<str>)> {
-    let at = name.iter().rposition(|byte| *byte == b'@')?;
-    let domain = domain_of(settings, name.get(at + 1..)?)?;
-    let bare = name.get(..at).filter(|bare| !bare.is_empty())?;
-    Some((bare, domain))
 }
 
 /// Whether the user of a URI is that name, unescaped.
@@ -208,42 +185,16 @@ pub(super) fn realm_of(cx: &GateContext<'_>, message: &Message, side: Side) -> A
     // Who hides says by his credentials of which realm he is or, before he has any, by the
     // identity that he would have asserted (RFC 3325 9.2).
     if side == Side::Proxy && is_anonymous(message) {
-        if let Some(realm) = claimed_realm(cx.settings, message) {
-            return realm.into();
+        if let Some(realm) = claimed_realm(cx, message) {
+            return realm;
         }
         let preferred = message.addresses(HeaderName::PPreferredIdentity).next();
         let preferred = preferred.and_then(|of| of.ok()?.0.uri());
         if let Some(uri) = preferred.filter(|uri| is_ours(cx, uri)) {
-            return realm_of_host(cx.settings, uri.host_port.host);
+            return cx.own.realm_of(cx.settings, uri.host_port.host);
         }
     }
     let uri = named.or_else(|| message.uri().ok());
-    realm_of_host(cx.settings, uri.map_or(&[], |uri| uri.host_port.host))
-}
-
-/// Every realm that this server challenges in.
-pub(crate) fn realms(settings: &Settings) -> impl Iterator<Item = &str> {
-    let configured = settings
-        .authenticate
-        .as_ref()
-        .map(|auth| auth.realm.as_deref());
-    let domains = matches!(configured, Some(None)).then_some(settings.domains.iter());
-    let fallback = matches!(configured, Some(None)) && settings.domains.is_empty();
-    configured
-        .flatten()
-        .into_iter()
-        .chain(domains.into_iter().flatten().map(|domain| &**domain))
-        .chain(fallback.then_some(DEFAULT_REALM))
-}
-
-/// The realm of the users of a host.
-pub(crate) fn realm_of_host(settings: &Settings, host: &[u8]) -> Arc<str> {
-    let configured = settings
-        .authenticate
-        .as_ref()
-        .and_then(|auth| auth.realm.as_ref());
-    let realm = configured
-        .or_else(|| domain_of(settings, host))
-        .or(settings.domains.first());
-    realm.map_or_else(|| DEFAULT_REALM.into(), Arc::clone)
+    let host = uri.map_or(&[][..], |uri| uri.host_port.host);
+    cx.own.realm_of(cx.settings, host)
 }

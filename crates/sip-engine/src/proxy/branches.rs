@@ -378,7 +378,7 @@ impl Shard {
             session_expires_s: (context.session)
                 .and_then(|timer| timer.is_added.then_some(timer.expires_s)),
             leg,
-            media: media.and_then(|media| media.engine_of(at as u16)),
+            media: media.and_then(|media| media.led(at as u16)),
             body: media.and_then(|media| media.target(at as u16)?.body.as_ref()),
         };
         let (settings, own, gateways) = (&*self.settings, &self.own, &self.gateways);

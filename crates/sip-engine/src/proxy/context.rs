@@ -8,8 +8,7 @@ mod table;
 use std::sync::Arc;
 
 use sip_hook::Answer;
-use sip_media::EngineId;
-use sip_msg::{Flow, Message, Method, Span, Target};
+use sip_msg::{Flow, HeaderName, Message, Method, Span, Target};
 use sip_txn::{ClientId, ServerId};
 use smallvec::SmallVec;
 use wheel::TimerId;
@@ -22,7 +21,7 @@ use crate::people::Person;
 use crate::records::{AskedTimer, Followed};
 use crate::relay::{ChosenBy, Source};
 use crate::sender::Sender;
-use crate::token::{self, Sides};
+use crate::token::{self, Led, Sides};
 use crate::trunk::legs::Legs;
 
 pub(crate) use candidate::{Candidate, Progress, TargetKind};
@@ -42,9 +41,9 @@ pub(crate) struct Branch {
     pub(crate) is_pending: bool,
     /// Which of its target's next hops it went to.
     pub(crate) hop: u8,
-    /// Whether a provisional response came.
-    pub(crate) is_ringing: bool,
-    /// Whether one was passed to the caller: he hears it ring, or more.
+    /// Whether a response came.
+    pub(crate) is_heard: bool,
+    /// Whether a provisional one was passed to the caller: he hears it ring, or more.
     pub(crate) is_told: bool,
     /// Whether a 2xx to its INVITE came: it may come again.
     pub(crate) is_accepted: bool,
@@ -67,7 +66,7 @@ impl Branch {
             is_live: true,
             is_pending: true,
             hop: 0,
-            is_ringing: false,
+            is_heard: false,
             is_told: false,
             is_accepted: false,
             is_awaited: false,
@@ -78,7 +77,8 @@ impl Branch {
     }
 }
 
-/// The best final response so far (RFC 3261 16.7 step 6).
+/// The best final response so far (RFC 3261 16.7 step 6), and the challenges of the others
+/// (step 7).
 #[derive(Default)]
 pub(crate) struct Best {
     /// Lower is better; 0 where there is none.
@@ -90,6 +90,58 @@ pub(crate) struct Best {
     pub(crate) response: Option<Box<Message>>,
     /// The challenges of other 401 and 407 responses, as header lines.
     pub(crate) challenges: Vec<u8>,
+}
+
+/// The most that is kept of the challenges of other responses.
+const CHALLENGES_BYTES_MAX: usize = 16 << 10;
+/// The most that a response and the challenges of others may have together: a datagram takes
+/// 65,507 bytes, and room is left for what else is added upstream.
+const RESPONSE_BYTES_MAX: usize = 60 << 10;
+
+impl Best {
+    /// Takes another response, or none, as the best. Returns the one before, and whether the
+    /// challenges of others still have room beside it; else they are left out.
+    pub(crate) fn choose(
+        &mut self,
+        response: Option<Box<Message>>,
+    ) -> (Option<Box<Message>>, bool) {
+        let old = std::mem::replace(&mut self.response, response);
+        let has_room = self.challenges.len() <= self.room();
+        if !has_room {
+            self.challenges = Vec::new();
+        }
+        (old, has_room)
+    }
+
+    /// How many bytes of others' challenges there may be.
+    fn room(&self) -> usize {
+        let chosen = self.response.as_ref();
+        let chosen_bytes = chosen.map_or(0, |response| response.bytes().len());
+        let room = RESPONSE_BYTES_MAX.saturating_sub(chosen_bytes);
+        room.min(CHALLENGES_BYTES_MAX)
+    }
+
+    /// Keeps the challenges of another response, as far as there is room. Returns whether there
+    /// was room for all.
+    // RFC 3261 22.3: "Each WWW-Authenticate and Proxy-Authenticate value received in responses to
+    // the forked request MUST be placed into the single response that is sent by the forking
+    // proxy to the UA; the ordering of these header field values is not significant."
+    // RFC 3261 22.3: "All 407 (Proxy Authentication Required) responses MUST be forwarded upstream
+    // toward the UAC following the procedures for any other response."
+    pub(crate) fn collect(&mut self, other: &Message) -> bool {
+        let room = self.room();
+        let mut are_all_kept = true;
+        for name in [HeaderName::WwwAuthenticate, HeaderName::ProxyAuthenticate] {
+            for field in other.fields_of(name) {
+                let line = other.slice(field.line_span);
+                match self.challenges.len() + line.len() <= room {
+                    true => self.challenges.extend_from_slice(line),
+                    false => are_all_kept = false,
+                }
+            }
+        }
+        are_all_kept
+    }
 }
 
 /// What the responses to a request must have in common with it: a hash of
@@ -169,7 +221,8 @@ pub(crate) struct Context {
     pub(crate) legs: Option<Box<Legs>>,
     /// Its media, where an engine leads it.
     pub(crate) media: Option<Box<ContextMedia>>,
-    /// The memory of `request`, `best`, `record` and `media`, as it was when they came.
+    /// The memory of `request`, `best` with its challenges, `record` and `media`, as it was when
+    /// they came.
     messages_bytes: usize,
 }
 
@@ -239,9 +292,9 @@ impl Context {
     /// The engine that leads the media of the dialog to which the response at hand belongs, where
     /// that is a leg to a provider: of others the offer says it, which is signed for what their
     /// responses say.
-    pub(crate) fn led_by(&self) -> Option<EngineId> {
+    pub(crate) fn led_by(&self) -> Option<Led> {
         let (legs, media) = (self.legs.as_ref()?, self.media.as_ref()?);
-        media.engine_of(self.branches.get(legs.answering())?.candidate)
+        media.led(self.branches.get(legs.answering())?.candidate)
     }
 
     /// Whether any target is on the account of a user who was called, and who chose it.
@@ -262,7 +315,11 @@ impl Context {
         let messages: usize = messages.map(|message| message.held_bytes()).sum();
         let record = self.record.as_ref().map_or(0, |record| record.held_bytes());
         let media = self.media.as_ref().map_or(0, |media| media.held_bytes());
-        self.messages_bytes = messages + record + media + lines_of(self.told.as_ref()).len();
+        self.messages_bytes = messages
+            + self.best.challenges.capacity()
+            + record
+            + media
+            + lines_of(self.told.as_ref()).len();
     }
 
     /// Forgets everything and keeps the memory; messages are given to `spare`.
@@ -300,7 +357,7 @@ impl Context {
         {
             pool.recycle(message);
         }
-        self.best.challenges.clear();
+        self.best.challenges = Vec::new();
         self.told = None;
         self.messages_bytes = 0;
         if let Some(media) = &mut self.media {

@@ -10,7 +10,6 @@ use sip_msg::{Flow, ListenerId, Span, Target, Transport, Uri};
 use siphasher::sip::SipHasher13;
 
 use super::context::{Candidate, Context, TargetKind};
-use crate::aor::domain_of;
 use crate::hops;
 use crate::location::Binding;
 use crate::nat::{Nat, NatSettings, is_hidden, is_private, names_source};
@@ -104,8 +103,7 @@ impl Shard {
         // Who speaks as one of our users without a peer's word has proved to be him.
         let is_known = |from: &sip_msg::header::NameAddr<'_>| {
             let uri = Uri::parse(from.uri);
-            let is_ours =
-                uri.is_some_and(|uri| domain_of(&self.settings, uri.host_port.host).is_some());
+            let is_ours = uri.is_some_and(|uri| self.own.is_domain(uri.host_port.host));
             chosen_by != ChosenBy::User || is_ours
         };
         match request.from() {

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use sip_media::EngineId;
+use invariant::broken;
 use sip_msg::{Edits, Flow, HeaderName, Message, Span, Target, Uri};
 
 use super::route::{Routed, write_without_maddr};
@@ -12,7 +12,7 @@ use crate::media::NewBody;
 use crate::own::Own;
 use crate::relay::{Came, Relay};
 use crate::text::write_decimal;
-use crate::token::Tokens;
+use crate::token::{Led, Tokens};
 use crate::trunk::legs::LegCopy;
 use crate::{Now, Settings};
 
@@ -88,7 +88,7 @@ pub(crate) struct RequestCopy<'a> {
     /// How it differs because it goes by a trunk, if it does.
     pub(crate) leg: Option<&'a LegCopy>,
     /// The engine that leads the media of the dialog.
-    pub(crate) media: Option<EngineId>,
+    pub(crate) media: Option<Led>,
     /// What stands in the place of its session description.
     pub(crate) body: Option<&'a NewBody>,
 }
@@ -319,12 +319,14 @@ fn remove_last_value(request: &Message, edits: &mut Edits) {
         }
         before = Some(span);
     }
-    let Some(line) = request
-        .fields_of(HeaderName::Route)
+    // A field behind it may have no value at all.
+    let fields = request.fields_of(HeaderName::Route);
+    let Some(line) = fields
+        .map(|field| field.line_span)
+        .filter(|line| line.start <= last.start)
         .last()
-        .map(|f| f.line_span)
     else {
-        return;
+        return broken!("a value stands in one of the fields");
     };
     match before {
         Some(before) if before.start >= line.start => edits.remove(Span {

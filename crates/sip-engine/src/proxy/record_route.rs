@@ -4,7 +4,6 @@
 use std::cell::OnceCell;
 use std::net::SocketAddr;
 
-use sip_media::EngineId;
 use sip_msg::header::Contact;
 use sip_msg::{Field, Flow, HeaderName, ListenerId, Message, Method, Span, Transport, Uri};
 
@@ -14,7 +13,7 @@ use super::route::span_of;
 use crate::nat::{Nat, shows_translation};
 use crate::own::Own;
 use crate::relay::{ChosenBy, Relay, Shown, Source};
-use crate::token::{Decoded, Grant, Holder, Marks, Offer, Sides, Tokens, begins_offer};
+use crate::token::{Decoded, Grant, Holder, Led, Marks, Offer, Sides, Tokens, begins_offer};
 use crate::trunk::legs::LegCopy;
 
 impl RequestCopy<'_> {
@@ -399,7 +398,7 @@ pub(crate) struct Rewriter<'a> {
     /// What the caller's token is to say of the trunk that the dialog goes by.
     pub(crate) marks: Option<Marks>,
     /// The engine that leads the dialog's media, where the request's context knows it.
-    pub(crate) media: Option<EngineId>,
+    pub(crate) media: Option<Led>,
     /// Whether the response goes to a gateway whose request anybody could have sent.
     pub(crate) went_to_gateway: bool,
 }

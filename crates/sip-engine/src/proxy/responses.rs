@@ -2,7 +2,7 @@
 
 use invariant::broken;
 use sip_msg::{HeaderName, Message, Method};
-use sip_txn::{Responded, ServerId, ServerState};
+use sip_txn::{ServerId, ServerState};
 use wheel::TimerId;
 
 use super::branches::end_candidate;
@@ -35,10 +35,11 @@ impl Shard {
             self.pool.recycle(response);
             return;
         };
-        let is_heard = context.branches.get(branch).is_some();
+        let is_there = context.branches.get(branch).is_some();
         let response = self.restored(&mut context, branch, response);
-        if is_heard {
+        if is_there {
             self.hop_answered(now, &context, branch, response.status(), out);
+            self.branch_heard(now, key, &mut context, branch, response.status());
             let source = context.answerer(branch);
             self.note_response(now, &context, source.as_ref(), &response);
             self.take_feedback(now, &context, branch, &response);
@@ -81,7 +82,7 @@ impl Shard {
                 self.branch_failed(now, key, context, branch, Outcome::BadResponse, out);
             }
             (100..=199, false) => {
-                self.provisional(now, key, context, branch, &response, out);
+                self.provisional(now, context, branch, &response, out);
                 self.pool.recycle(response);
             }
             (200..=299, false) => {
@@ -92,45 +93,59 @@ impl Shard {
         }
     }
 
-    fn provisional(
+    /// A branch has answered, whether the caller hears of it or not: it is not taken for
+    /// silent, and timer C ends it with a CANCEL.
+    fn branch_heard(
         &mut self,
         now: Now,
         key: Key,
         context: &mut Context,
         number: usize,
-        response: &Message,
-        out: &mut Outputs,
+        status: u16,
     ) {
         let timer_c_ms = self.timer_c_ms();
         let Some(branch) = context.branches.get_mut(number) else {
             return broken!("the branch of a response was just found");
         };
-        branch.is_ringing = true;
+        branch.is_heard = true;
         // Whatever it says, it is there: from now on timer C is what it is called.
         if std::mem::take(&mut branch.is_awaited) {
             branch.timer_c_ms = now.mono_ms + timer_c_ms;
-        }
-        // RFC 3261 16.7: "In particular, a stateful proxy MUST NOT forward any 100 (Trying)
-        // response."
-        if response.status() == 100 {
-            return;
         }
         // RFC 3261 16.7: "For an INVITE transaction, if the response is a provisional
         // response with status codes 101 to 199 inclusive (i.e., anything but 100), the
         // proxy MUST reset timer C for that client transaction.  The timer MAY be reset to
         // a different value, but this value MUST be greater than 3 minutes."
-        if branch.is_pending && context.method == Method::Invite {
+        if branch.is_pending && context.method == Method::Invite && matches!(status, 101..=199) {
             branch.timer_c_ms = now.mono_ms + timer_c_ms;
             if branch.timer_c == TimerId::NONE {
                 let timer = Timer::C(key, number as u16);
                 branch.timer_c = self.wheel.start(branch.timer_c_ms, timer);
             }
         }
+    }
+
+    fn provisional(
+        &mut self,
+        now: Now,
+        context: &mut Context,
+        number: usize,
+        response: &Message,
+        out: &mut Outputs,
+    ) {
+        // RFC 3261 16.7: "In particular, a stateful proxy MUST NOT forward any 100 (Trying)
+        // response."
+        if response.status() == 100 {
+            return;
+        }
         // RFC 3261 16.7: "Until a final response has been sent on the server transaction,
         // the following responses MUST be forwarded immediately:" "Any provisional
         // response other than 100 (Trying)" "Any 2xx response".
         if !context.is_final_sent {
-            branch.is_told = true;
+            match context.branches.get_mut(number) {
+                Some(branch) => branch.is_told = true,
+                None => return broken!("the branch of a response was just found"),
+            }
             let source = context.answerer(number);
             self.note_ringing(now, context, number);
             self.forward_response(now, context, source.as_ref(), response, out);
@@ -315,19 +330,8 @@ impl Shard {
             // forwarding."
             if let Some(response) = response {
                 if is_challenge(status) && is_challenge(best.status) {
-                    // RFC 3261 22.3: "Each WWW-Authenticate and Proxy-Authenticate value received in
-                    // responses to the forked request MUST be placed into the single response that is
-                    // sent by the forking proxy to the UA; the ordering of these header field values is
-                    // not significant."
-                    // RFC 3261 22.3: "All 407 (Proxy Authentication Required) responses MUST be
-                    // forwarded upstream toward the UAC following the procedures for any other
-                    // response."
-                    for name in [HeaderName::WwwAuthenticate, HeaderName::ProxyAuthenticate] {
-                        for field in response.fields_of(name) {
-                            let line = response.slice(field.line_span);
-                            best.challenges.extend_from_slice(line);
-                        }
-                    }
+                    self.counters.challenges_left_out += u64::from(!best.collect(&response));
+                    context.count_messages();
                 }
                 self.pool.recycle(response);
             }
@@ -336,7 +340,9 @@ impl Shard {
         best.rank = rank;
         best.status = status;
         best.outcome = None;
-        if let Some(old) = std::mem::replace(&mut best.response, response) {
+        let (old, has_room) = best.choose(response);
+        self.counters.challenges_left_out += u64::from(!has_room && is_challenge(status));
+        if let Some(old) = old {
             self.pool.recycle(old);
         }
         context.count_messages();
@@ -348,7 +354,7 @@ impl Shard {
         if let Some(old) = best.response.take() {
             self.pool.recycle(old);
         }
-        best.challenges.clear();
+        best.challenges = Vec::new();
         (best.rank, best.status, best.outcome) = (0, 0, None);
         context.count_messages();
     }
@@ -514,25 +520,10 @@ impl Shard {
             return;
         };
         // RFC 3261 16.7: "The proxy MUST pass the response to the server transaction
-        // associated with the response context."
-        if self
-            .txns
-            .respond(now.mono_ms, server, status, start, outbox)
-            != Responded::Sent
-        {
-            self.refused(context, status);
-        }
-    }
-
-    /// RFC 4320 4.2: a final response to a non-INVITE that is not to be sent
-    /// ends the transaction all the same.
-    pub(crate) fn refused(&mut self, context: &mut Context, status: u16) {
-        if status >= 200
-            && context.method != Method::Invite
-            && let Some(server) = context.server.take()
-        {
-            self.txns.release_server(server);
-        }
+        // associated with the response context." One that RFC 4320 forbids is not sent, and its
+        // transaction stays until it expires: the request comes again, and is not a new one.
+        self.txns
+            .respond(now.mono_ms, server, status, start, outbox);
     }
 
     /// Does what is due in a context and puts it back, or ends it.
@@ -647,6 +638,35 @@ const fn rank_of_failed(status: u16) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proxy::context::Best;
+    use crate::testing::parse;
+
+    /// A 401 with one challenge, and a body of so many bytes.
+    fn challenge(body_bytes: usize) -> Box<Message> {
+        let body = "x".repeat(body_bytes);
+        let text = format!(
+            "SIP/2.0 401 No\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\nFrom: <sip:a@b>;tag=1\r\n\
+             To: <sip:b@b>;tag=2\r\nCall-ID: c\r\nCSeq: 1 INVITE\r\n\
+             WWW-Authenticate: Digest realm=\"{}\"\r\nContent-Length: {body_bytes}\r\n\r\n{body}",
+            "r".repeat(5_000)
+        );
+        Box::new(parse(text.as_bytes()))
+    }
+
+    #[test]
+    fn challenges_of_others_are_kept_as_long_as_they_have_room_beside_the_best() {
+        let mut best = Best::default();
+        assert!(best.choose(Some(challenge(0))).1);
+        assert!(best.collect(&challenge(0)) && best.collect(&challenge(0)));
+        let kept = best.challenges.len();
+        assert!(kept > 10_000);
+        // Beside a longer one too, and not beside one that they would make too long.
+        assert!(best.choose(Some(challenge(40_000))).1);
+        assert_eq!(best.challenges.len(), kept);
+        assert!(!best.choose(Some(challenge(50_000))).1);
+        assert!(best.challenges.is_empty());
+        assert!(best.collect(&challenge(0)) && !best.collect(&challenge(0)));
+    }
 
     #[test]
     fn the_best_response() {

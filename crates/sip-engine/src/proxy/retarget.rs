@@ -19,7 +19,7 @@ use super::route::Routed;
 use super::targets::{Contacts, Targets};
 use crate::numbers::{Permission, number_of};
 use crate::people::{AliasTarget, Person, RETARGETS_MAX, When};
-use crate::permit::{Forwarder, Permit, realm_of_host};
+use crate::permit::{Forwarder, Permit};
 use crate::relay::ChosenBy;
 use crate::settings::Mode;
 use crate::{Now, Outputs, Shard};
@@ -162,7 +162,7 @@ impl Shard {
             _ => "sip",
         };
         let host = uri.host_port;
-        let domain = crate::aor::domain_of(&self.settings, host.host);
+        let domain = self.own.domain(host.host);
         let text = match (domain.or(self.settings.domains.first()), host.port) {
             (Some(domain), _) => format!("{scheme}:{number}@{domain}"),
             (None, _) if uri.scheme == Scheme::Tel => format!("tel:{number}"),
@@ -506,7 +506,7 @@ impl Shard {
 
     /// What is written of the user whom a URI names.
     pub(crate) fn person_at(&self, uri: &Uri<'_>) -> Option<Arc<Person>> {
-        let realm = realm_of_host(&self.settings, uri.host_port.host);
+        let realm = self.own.realm_of(&self.settings, uri.host_port.host);
         let user: Vec<u8> = uri.user_bytes().collect();
         self.settings.people.person(&user, &realm).cloned()
     }

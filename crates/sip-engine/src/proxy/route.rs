@@ -274,15 +274,40 @@ pub(crate) fn write_without_maddr(uri: &Uri<'_>, out: &mut Vec<u8>) {
         out.push(b'@');
     }
     out.extend_from_slice(uri.host_port.host);
-    for param in uri.params.split(|&b| b == b';').skip(1) {
-        let name = param.split(|&b| b == b'=').next().unwrap_or_default();
-        if !name.eq_ignore_ascii_case(b"maddr") && !name.eq_ignore_ascii_case(b"transport") {
+    // Found as whoever reads them finds them: an escape in a name hides none.
+    for param in uri.params() {
+        if !param.is_named("maddr") && !param.is_named("transport") {
             out.push(b';');
-            out.extend_from_slice(param);
+            param.write(out);
         }
     }
 }
 
 fn memchr_colon(bytes: &[u8]) -> Option<usize> {
     bytes.iter().position(|&b| b == b':')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_with_maddr_is_found_however_its_name_is_written() {
+        // RFC 3261 16.4: "the proxy MUST strip the maddr and any non-default port or transport
+        // parameter"
+        for (uri, left) in [
+            ("sip:a@b:5070;maddr=c;transport=tcp;x", "sip:a@b;x"),
+            ("sip:a@b;m%61ddr=c;x", "sip:a@b;x"),
+            (
+                "sip:a:p@b;y=%41;MADD%52=c;tr%61nsport=udp",
+                "sip:a:p@b;y=%41",
+            ),
+            ("sips:b;lr;maddrs=c;maddr=c?h=i", "sips:b;lr;maddrs=c"),
+        ] {
+            let uri = Uri::parse(uri.as_bytes()).unwrap();
+            let mut text = Vec::new();
+            write_without_maddr(&uri, &mut text);
+            assert_eq!(String::from_utf8_lossy(&text), left);
+        }
+    }
 }

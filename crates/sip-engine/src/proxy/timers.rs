@@ -33,7 +33,7 @@ impl Shard {
                 branch.timer_c = self.wheel.start(due_ms, Timer::C(key, number as u16));
             } else if branch.is_awaited {
                 self.first_response_overdue(now, key, &mut context, number, out);
-            } else if branch.is_ringing {
+            } else if branch.is_heard {
                 self.counters.timer_c_fired += 1;
                 note_timed_out(&mut context.record);
                 self.txns

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use invariant::broken;
-use sip_media::EngineId;
 use sip_msg::{Flow, HeaderName, Message, Method, Span, Uri};
 
 use super::context::{Context, Identity, TargetKind};
@@ -17,7 +16,7 @@ use crate::park::Job;
 use crate::permit::{Permit, standing_of_token};
 use crate::relay::Source;
 use crate::settings::Mode;
-use crate::token::{Marks, RouteToken, Sides, Tokens};
+use crate::token::{Led, Marks, RouteToken, Sides, Tokens};
 use crate::{Now, Shard};
 
 impl Shard {
@@ -320,7 +319,7 @@ impl Shard {
         now: Now,
         identity: Option<Identity>,
         source: Option<&Source>,
-        (marks, media, went_to_gateway): (Option<Marks>, Option<EngineId>, bool),
+        (marks, media, went_to_gateway): (Option<Marks>, Option<Led>, bool),
         response: &Message,
     ) -> Option<Span> {
         if !response.has(HeaderName::RecordRoute) || !matches!(response.status(), 101..=299) {

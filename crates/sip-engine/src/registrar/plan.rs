@@ -99,8 +99,8 @@ pub(super) fn address_of_record(
     // RFC 3261 10.3: "If the address-of-record is not valid for the domain in the Request-URI, the
     // registrar MUST send a 404 (Not Found) response and skip the remaining steps." A listener's address
     // is valid for every domain, as the Request-URI and in To.
-    let asked = aor::domain_of(cx.settings, domain.host_port.host);
-    let named = aor::domain_of(cx.settings, to.host_port.host);
+    let asked = cx.own.domain(domain.host_port.host);
+    let named = cx.own.domain(to.host_port.host);
     let is_elsewhere = asked.is_some() && named.is_some() && asked != named;
     if is_elsewhere || !aor::write_aor(cx.settings, cx.own, &to, out) {
         return Err(Refused::NotFound);

@@ -25,6 +25,8 @@ counters::counters! {
         pub responses_stray: u64 = counter("signet_responses_stray_total"),
         /// Responses without a Via beyond our own.
         pub responses_without_via: u64 = counter("signet_responses_without_via_total"),
+        /// Responses to a forked request whose challenges were left out for want of room.
+        pub challenges_left_out: u64 = counter("signet_challenges_left_out_total"),
         /// Final answers of this server's own, by class.
         pub answers: [u64; 5] = counter("signet_answers_total", class: ["2xx", "3xx", "4xx", "5xx", "6xx"]),
         /// Requests that credentials did not let in, by why.

@@ -8,9 +8,7 @@ use sip_txn::{ServerId, response_target};
 
 use crate::effect::{Effect, Limited, ParkId};
 use crate::park::{Held, Job, Parked};
-use crate::permit::{
-    Gate, Pending, Permit, Refusal, bare_name, challenge_there, gate_unavailable, is_listed,
-};
+use crate::permit::{Gate, Pending, Permit, Refusal, challenge_there, gate_unavailable, is_listed};
 use crate::proxy::context::Owner;
 use crate::refusal::{Reason, StatusLine};
 use crate::relay::Source;
@@ -239,7 +237,7 @@ impl Shard {
         let (key, nonce, mark) = pending.guess()?;
         let claim = Claim {
             name: key.user(),
-            user: bare_name(&self.settings, key.user()),
+            user: self.own.bare_name(key.user()),
             realm: key.realm(),
         };
         let fits = match self.may_be_forged_gateway(now, flow) {
@@ -338,10 +336,7 @@ impl Shard {
                 let gate = challenge_there(&self.gate_context(now, &job.sender), &job.request);
                 self.judged(now, job, gate, out);
             }
-            gate @ Gate::Pass(_) => {
-                guard.succeeded(now.mono_ms, &origin(&job.sender.flow), &attempt);
-                self.judged(now, job, gate, out);
-            }
+            Gate::Pass(permit) => self.proceed(now, job, permit, Some(&attempt), out),
             Gate::Refuse(refusal) if refusal.is_of_credentials() => {
                 let delay_ms = guard.failed(now.mono_ms, &attempt);
                 // Now: who cancels before he is answered has failed as well.

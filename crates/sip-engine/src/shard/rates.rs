@@ -6,7 +6,7 @@ use sip_msg::{Flow, Message, Method};
 use crate::effect::{Effect, Limited};
 use crate::park::Job;
 use crate::people::Person;
-use crate::permit::{Permit, bare_name, is_within, listed};
+use crate::permit::{Permit, is_within, listed};
 use crate::{Now, Outputs, Shard};
 
 use super::guard::shown;
@@ -92,10 +92,7 @@ impl Shard {
             Permit::Dialog(_) | Permit::Forwarder(_) | Permit::Emergency(_) => None,
             Permit::Authenticated(user) => (!limits.user.is_unlimited()).then(|| {
                 (
-                    rates.user(
-                        bare_name(&self.settings, user.user()),
-                        user.realm().as_bytes(),
-                    ),
+                    rates.user(user.bare_name(), user.realm().as_bytes()),
                     limits.user,
                 )
             }),

@@ -5,9 +5,8 @@ use std::net::SocketAddr;
 
 use sip_limit::{Note, Tell};
 use sip_msg::Message;
-use sip_msg::header::NameAddr;
+use sip_msg::header::{AuthValue, NameAddr};
 
-use crate::permit::realms;
 use crate::proxy::context::{Context, TargetKind};
 use crate::proxy::outcome::Outcome;
 use crate::refusal::{Reason, RefusalCounts, RefusalRecord, StatusLine, TEXT_MAX};
@@ -223,18 +222,10 @@ impl Shard {
     /// The user whom a request's credentials for us name, whether that is true or not.
     fn claimed_user(&self, request: &Message) -> Vec<u8> {
         use sip_auth::Side;
-        for side in [Side::Proxy, Side::Registrar] {
-            if !request.has(side.credentials_header()) {
-                continue;
-            }
-            for realm in realms(&self.settings) {
-                let user = sip_auth::claimed_user(request, side, realm);
-                if !user.is_empty() {
-                    return user;
-                }
-            }
-        }
-        Vec::new()
+        let is_ours = |realm: AuthValue<'_>| self.own.realm(&self.settings, &realm).is_some();
+        let mut sides = [Side::Proxy, Side::Registrar].into_iter();
+        let claimed = sides.find_map(|side| sip_auth::claimed(request, side, is_ours));
+        claimed.map(|claimed| claimed.user()).unwrap_or_default()
     }
 }
 

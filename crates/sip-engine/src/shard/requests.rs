@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use invariant::broken;
 use sip_auth::Subject;
-use sip_limit::Verdict;
+use sip_limit::{Attempt, Verdict};
 use sip_lookup::{Question, Why};
 use sip_msg::{HeaderName, Message, Method, ParseError};
 use sip_txn::{Incoming, ServerId};
@@ -28,6 +28,8 @@ use crate::sender::Sender;
 use crate::settings::{Mode, Nat};
 use crate::trunk::Called;
 use crate::{Now, Outputs, Shard};
+
+use super::guard::origin;
 
 /// The role of this server for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -272,7 +274,7 @@ impl Shard {
     /// Carries out the verdict of the gate.
     pub(super) fn judged(&mut self, now: Now, job: Job, gate: Gate, out: &mut Outputs) {
         match gate {
-            Gate::Pass(permit) => self.proceed(now, job, permit, out),
+            Gate::Pass(permit) => self.proceed(now, job, permit, None, out),
             Gate::Refuse(refusal) => {
                 self.counters.auth_failed(refusal.failure());
                 let is_foreign = refusal.reason() == Reason::ForeignFrom;
@@ -351,13 +353,25 @@ impl Shard {
         self.pool.recycle(request);
     }
 
-    /// A request that passed the gate.
-    fn proceed(&mut self, now: Now, mut job: Job, permit: Permit, out: &mut Outputs) {
+    /// A request that passed the gate, by an attempt of its sender's where he proved himself.
+    pub(super) fn proceed(
+        &mut self,
+        now: Now,
+        mut job: Job,
+        permit: Permit,
+        proof: Option<&Attempt>,
+        out: &mut Outputs,
+    ) {
         let permit = self.look_at_refused_token(now, &mut job, permit);
         if self.is_too_much(now, &job, &permit, out) {
             let line = StatusLine::refused(503, Reason::RateLimited);
             self.refuse(now, &job.sender, job.server, job.request, line, out);
             return;
+        }
+        // What is past his rate makes nobody known: he would push out those who are.
+        if let Some(attempt) = proof {
+            let origin = origin(&job.sender.flow);
+            self.shared.guard.succeeded(now.mono_ms, &origin, attempt);
         }
         match self.hook_kind(now, &job, &permit) {
             Some(kind) => self.ask_hook(now, job, permit, kind, out),
@@ -554,7 +568,7 @@ impl Shard {
             context.divert = divert;
         }
         let settings = Arc::clone(&self.settings);
-        let Some(person) = permit.person(&settings.people, &settings) else {
+        let Some(person) = permit.person(&settings.people) else {
             return Ok(());
         };
         context.caller = Some(Arc::clone(person));
@@ -594,7 +608,7 @@ impl Shard {
             return;
         }
         let host = uri.host_port.host;
-        let domain = crate::aor::domain_of(&self.settings, host).or(self.settings.domains.first());
+        let domain = self.own.domain(host).or(self.settings.domains.first());
         let realm = match (auth.realm, domain) {
             (Some(realm), _) => realm,
             (None, Some(domain)) => domain.clone(),

@@ -80,13 +80,14 @@ impl TokenKeys {
     }
 
     /// Until when dialogs that are alive need the key of this name, in seconds since 1970, whatever
-    /// its age; 0 where none does. A restart forgets it, as it forgets these dialogs.
+    /// its age; 0 where none does. A restart forgets it: whoever keeps the ring says anew that
+    /// what it found there is needed ([`TokenKeys::need`]).
     pub fn needed_until_s(&self, id: u8) -> u64 {
         self.needed_until_s[usize::from(id)].load(Ordering::Relaxed)
     }
 
-    /// A dialog with a token under the key of this name is alive until then.
-    pub(super) fn need(&self, id: u8, until_s: u64) {
+    /// A dialog with a token under the key of this name may be alive until then.
+    pub fn need(&self, id: u8, until_s: u64) {
         self.needed_until_s[usize::from(id)].fetch_max(until_s, Ordering::Relaxed);
     }
 

@@ -11,8 +11,8 @@ use super::MAC_LEN;
 use super::mark::Marks;
 
 /// Two bytes of flags, key, time, target, listener, two IPv6 addresses with
-/// ports, connection, epoch, instance, marks, media engine.
-const PAYLOAD_MAX: usize = 2 + 1 + 3 + 8 + 2 + 18 + 18 + 8 + 4 + 4 + Marks::LEN_MAX + 4;
+/// ports, connection, epoch, instance, marks, media engine and the call's number there.
+const PAYLOAD_MAX: usize = 2 + 1 + 3 + 8 + 2 + 18 + 18 + 8 + 4 + 4 + Marks::LEN_MAX + 4 + 4;
 pub(super) const TOKEN_MAX: usize = PAYLOAD_MAX + MAC_LEN;
 pub(super) const TEXT_MAX: usize = TOKEN_MAX.div_ceil(3) * 4;
 
@@ -57,8 +57,9 @@ pub(super) struct GrantPart {
     pub(super) went_to_gateway: bool,
     pub(super) instance: Option<u32>,
     pub(super) marks: Option<Marks>,
-    /// What the engine is called that leads the dialog's media.
-    pub(super) media: Option<u32>,
+    /// What the engine is called that leads the dialog's media, and by which number it knows the
+    /// call.
+    pub(super) media: Option<(u32, Option<u32>)>,
 }
 
 /// A token's bytes, on the stack.
@@ -131,8 +132,12 @@ impl Payload {
         if let Some(marks) = grant.marks {
             marks.write(|mark| out.put(mark));
         }
-        if let Some(media) = grant.media {
-            out.put(&media.to_be_bytes());
+        // The last of all: by its length it shows whether there is a number.
+        if let Some((engine, number)) = grant.media {
+            out.put(&engine.to_be_bytes());
+            if let Some(number) = number {
+                out.put(&number.to_be_bytes());
+            }
         }
         out
     }
@@ -207,9 +212,13 @@ impl Payload {
             });
         }
         if more & HAS_MEDIA != 0 {
-            let media = u32::from_be_bytes(take(rest)?);
+            let engine = u32::from_be_bytes(take(rest)?);
+            let number = match rest.is_empty() {
+                true => None,
+                false => Some(u32::from_be_bytes(take(rest)?)),
+            };
             grant = grant.map(|grant| GrantPart {
-                media: Some(media),
+                media: Some((engine, number)),
                 ..grant
             });
         }

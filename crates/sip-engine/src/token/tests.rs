@@ -43,6 +43,11 @@ fn flows() -> Vec<Flow> {
     flows
 }
 
+fn led(engine: u32, number: Option<u32>) -> Option<Led> {
+    let engine = EngineId(engine);
+    Some(Led { engine, number })
+}
+
 fn message() -> Message {
     parse(request("BYE", "sip:bob@203.0.113.9", FROM, TO, "").as_bytes())
 }
@@ -102,7 +107,13 @@ fn the_engine_of_a_dialog_is_in_its_tokens() {
     let over_tls = flow(Transport::Tls, "192.0.2.7:40000", "192.0.2.1:5061", 9);
     for flow in [None, Some(&over_tls)] {
         for instance in [None, Some(77)] {
-            for media in [None, Some(EngineId(0)), Some(EngineId(u32::MAX))] {
+            for media in [
+                None,
+                led(0, None),
+                led(u32::MAX, None),
+                led(0, Some(0)),
+                led(u32::MAX, Some(u32::MAX)),
+            ] {
                 let text = sealed(&tokens, |grant| {
                     (grant.flow, grant.instance, grant.media) = (flow, instance, media);
                 });
@@ -112,8 +123,10 @@ fn the_engine_of_a_dialog_is_in_its_tokens() {
             }
         }
     }
-    let text = sealed(&tokens, |grant| grant.media = Some(EngineId(7)));
+    let text = sealed(&tokens, |grant| grant.media = led(7, None));
     assert_eq!(text.len(), 40);
+    let text = sealed(&tokens, |grant| grant.media = led(7, Some(8)));
+    assert_eq!(text.len(), 46);
 }
 
 #[test]
@@ -131,7 +144,7 @@ fn a_token_is_legal_in_a_user_part() {
         let text = sealed(&tokens, |grant| {
             grant.flow = Some(&flow);
             grant.instance = Some(77);
-            grant.media = Some(EngineId(7));
+            grant.media = led(7, Some(8));
             grant.is_offer = true;
         });
         assert!(text.len() <= TEXT_MAX);
@@ -153,7 +166,8 @@ fn every_flipped_bit_is_refused() {
     for (flow, media) in [
         (None, None),
         (Some(&over_tls), None),
-        (None, Some(EngineId(7))),
+        (None, led(7, None)),
+        (None, led(7, Some(8))),
     ] {
         let text = sealed(&tokens, |grant| (grant.flow, grant.media) = (flow, media));
         for at in 0..text.len() {

@@ -12,6 +12,7 @@ mod bed;
 mod bodies;
 mod delayed;
 mod forks;
+mod others;
 mod responses;
 mod trunk;
 mod within;
@@ -478,33 +479,17 @@ fn who_sends_anothers_call_id_and_tag_begins_a_call_of_his_own() {
     let own = of_answer.ask.call_id.clone();
     give(&mut bed, of_answer, &led("bob"));
     // Who rang and did not get the call knows all that alice has sent.
-    for (from, to, is_own) in [
-        (
-            "<sip:alice@example.com>;tag=a",
-            "<sip:bob@example.org>",
-            true,
-        ),
-        (
-            "<sip:mallory@example.com>;tag=a",
-            "<sip:bob@example.org>",
-            false,
-        ),
-        (
-            "<sip:mallory@example.com>;tag=a",
-            "<sip:alice@example.com>",
-            false,
-        ),
-        (
-            "<sip:mallory@example.com>;tag=b",
-            "<sip:alice@example.com>",
-            false,
-        ),
+    for (from, to) in [
+        ("<sip:alice@example.com>;tag=a", "<sip:bob@example.org>"),
+        ("<sip:mallory@example.com>;tag=a", "<sip:bob@example.org>"),
+        ("<sip:mallory@example.com>;tag=a", "<sip:alice@example.com>"),
+        ("<sip:mallory@example.com>;tag=b", "<sip:alice@example.com>"),
     ] {
         let mut invite = request("INVITE", URI, UDP);
         (invite.from, invite.to) = (from.into(), to.into());
         bed.receive(&alice(UDP), &with_sdp(&invite.text(), &sdp("mallory")));
         let offer = asked(&mut bed);
-        assert_eq!(offer.ask.call_id == own, is_own, "{from} {to}");
+        assert_ne!(offer.ask.call_id, own, "{from} {to}");
     }
 }
 

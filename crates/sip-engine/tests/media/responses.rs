@@ -59,6 +59,20 @@ fn responses_keep_their_order() {
 }
 
 #[test]
+fn a_description_without_a_tag_is_nobodys_and_who_sent_it_is_there_all_the_same() {
+    let mut bed = Bed::new(leading(UDP));
+    let copy = call(&mut bed, UDP);
+    let untagged = with_sdp(&response(&copy, 183, "b", CONTACT), &sdp("bob"));
+    let untagged = untagged.replace(";tag=b\r\n", "\r\n");
+    assert!(bed.receive(&answering(&copy), &untagged).is_empty());
+    assert!(all_asked(&mut bed).is_empty());
+    assert_eq!(bed.shard.counters().media_dropped, 1);
+    // RFC 3261 16.8: "If the client transaction has received a provisional response, the proxy MUST
+    // generate a CANCEL request matching that transaction."
+    assert_eq!(kinds(&bed.wait(190_000))[0], "CANCEL");
+}
+
+#[test]
 fn a_response_without_a_description_waits_for_none_but_those_before_it() {
     let mut bed = Bed::new(leading(UDP));
     let copy = call(&mut bed, UDP);

@@ -189,6 +189,172 @@ fn who_is_known_with_his_domain_is_not_known_without() {
     assert!(!is_taken("alice@b.example.org", 4_000));
 }
 
+/// Whether a user is taken up at once, as one is who is known there.
+fn is_known(guard: &Guard, now_ms: u64, origin: &Origin, user: &[u8]) -> bool {
+    let attempt = of(guard, origin, user, 9_999_999);
+    guard.take_up(now_ms, &attempt) == LookUp::Now(Reserved::default())
+}
+
+#[test]
+fn a_user_who_comes_from_every_port_there_is_pushes_nobody_out() {
+    let guard = guard();
+    let home = at("192.0.2.1:40001");
+    guard.succeeded(500, &home, &of(&guard, &home, b"bob", 1));
+    // Mallory's password is right each time.
+    let places = (0..200_000u32).map(|n| Origin {
+        remote: SocketAddr::new(
+            [198, 51, 100, (n % 3) as u8].into(),
+            10_000 + (n / 4) as u16,
+        ),
+        is_stream: n % 2 == 0,
+    });
+    for (n, origin) in (0..).zip(places) {
+        let attempt = of(&guard, &origin, b"mallory", n);
+        guard.succeeded(1_000 + n / 100, &origin, &attempt);
+    }
+    let places: Vec<Origin> = (1..=10)
+        .map(|n| at(&format!("203.0.113.{n}:5060")))
+        .collect();
+    guess(&guard, &places, &["bob"], 3_000, 100);
+    assert!(is_known(&guard, 4_000, &home, b"bob"));
+    assert!(!is_known(&guard, 4_000, &places[0], b"bob"));
+}
+
+#[test]
+fn new_places_of_a_user_are_remembered_in_time_and_known_ones_stay() {
+    let guard = guard();
+    let port = |n: u16| Origin {
+        remote: SocketAddr::new([192, 0, 2, 1].into(), 10_000 + n),
+        is_stream: false,
+    };
+    let succeed = |now_ms: u64, n: u16| {
+        let attempt = of(&guard, &port(n), b"bob", u64::from(n));
+        guard.succeeded(now_ms, &port(n), &attempt);
+        is_known(&guard, now_ms, &port(n), b"bob")
+    };
+    let known = (0..100).filter(|n| succeed(1_000, *n));
+    assert_eq!(known.count(), 64);
+    assert!(!succeed(30_000, 64) && succeed(31_100, 64) && !succeed(31_100, 65));
+    // What is known is renewed whatever the number of new ones.
+    for n in 0..200 {
+        let now_ms = 40_000 + n * 60_000;
+        assert!(succeed(now_ms, 0), "{n}");
+        succeed(now_ms, 1_000 + n as u16);
+        succeed(now_ms, 2_000 + n as u16);
+        succeed(now_ms, 3_000 + n as u16);
+    }
+}
+
+#[test]
+fn who_renews_all_of_his_places_has_only_so_many() {
+    let guard = guard();
+    let place = |n: u64| Origin {
+        remote: SocketAddr::new([192, 0, 2, (n / 30_000) as u8].into(), (n % 30_000) as u16),
+        is_stream: false,
+    };
+    let succeed = |now_ms: u64, n: u64| {
+        let attempt = of(&guard, &place(n), b"mallory", n);
+        guard.succeeded(now_ms, &place(n), &attempt);
+    };
+    // A new one in half a minute for a day, and all of them again each hour.
+    let new_ones = 24 * 120;
+    for n in 0..new_ones {
+        succeed(1_000 + n * 30_000, n);
+        if n % 120 == 0 {
+            (0..n).for_each(|n_before| succeed(1_000 + n * 30_000, n_before));
+        }
+    }
+    let now_ms = 1_000 + new_ones * 30_000;
+    let is_flow_known = |n: &u64| {
+        let attempt = of(&guard, &place(*n), b"mallory", *n);
+        guard.known.debt(attempt.flow, now_ms) > 0
+    };
+    let known = (0..new_ones).filter(is_flow_known).count();
+    assert!((200..=620).contains(&known), "{known}");
+}
+
+#[test]
+fn users_of_one_name_in_several_domains_are_remembered_each_for_himself() {
+    let guard = guard();
+    let home = |n: u16| at(&format!("198.51.{}.{}:5060", n / 250, n % 250 + 1));
+    let named = |n: u16, origin: &Origin| {
+        let name = format!("100@{n}.example");
+        let claim = Claim {
+            name: name.as_bytes(),
+            user: b"100",
+            realm: "example.org",
+        };
+        let mark = guard.mark(origin, Fits::Host);
+        guard.attempt(origin, claim, (u64::from(n), mark), Fits::Host)
+    };
+    for n in 0..500 {
+        guard.succeeded(1_000, &home(n), &named(n, &home(n)));
+    }
+    let is_known = |n: &u16| guard.known.debt(named(*n, &home(*n)).flow, 2_000) > 0;
+    assert_eq!((0..500).filter(is_known).count(), 500);
+}
+
+#[test]
+fn a_nonce_by_which_a_user_proved_himself_is_judged_by_its_own_failures() {
+    let guard = guard();
+    let (home, neighbour) = (at("192.0.2.1:40001"), at("192.0.2.1:6666"));
+    let proof = 1_000_000;
+    guard.succeeded(500, &home, &of(&guard, &home, b"bob", proof));
+    assert!(guess(&guard, &[neighbour], &["bob"], 50_000, 1) >= 5);
+    let moved = at("192.0.2.1:50000");
+    let now_ms = 51_000;
+    // A nonce that he gets now is one like his neighbour's; the one that he has is not.
+    assert!(!is_looked_up(
+        &guard,
+        now_ms,
+        &of(&guard, &moved, b"bob", proof + 1)
+    ));
+    assert!(is_looked_up(
+        &guard,
+        now_ms,
+        &of(&guard, &moved, b"bob", proof)
+    ));
+    // Not in another's name, nor elsewhere, nor for ever.
+    let elsewhere = at("198.51.100.1:5060");
+    for (origin, user) in [(&moved, &b"alice"[..]), (&elsewhere, b"bob")] {
+        let claim = Claim {
+            name: user,
+            user,
+            realm: "example.org",
+        };
+        let mark = guard.mark(&home, Fits::Host);
+        let attempt = guard.attempt(origin, claim, (proof, mark), Fits::Host);
+        let LookUp::Now(reserved) = guard.take_up(now_ms, &attempt) else {
+            panic!("nobody has guessed there");
+        };
+        assert!(!reserved.0.contains(&0), "it counts for all three accounts");
+    }
+    let later = of(&guard, &moved, b"bob", proof);
+    assert!(guard.proved.debt(later.proved, 600_000) > 0);
+    assert_eq!(guard.proved.debt(later.proved, 601_000), 0);
+}
+
+#[test]
+fn who_has_seen_such_a_nonce_on_the_wire_has_three_guesses_and_no_more_at_a_time() {
+    let guard = guard();
+    let (home, neighbour) = (at("192.0.2.1:40001"), at("192.0.2.1:6666"));
+    guard.succeeded(500, &home, &of(&guard, &home, b"bob", 1));
+    let stolen = of(&guard, &neighbour, b"bob", 1);
+    let mut begun = Vec::new();
+    for _ in 0..1_000 {
+        match guard.take_up(1_000, &stolen) {
+            LookUp::Now(reserved) => begun.push(reserved),
+            look_up => assert_eq!(look_up, LookUp::Later),
+        }
+    }
+    assert_eq!(begun.len(), 3);
+    for reserved in begun {
+        guard.failed(1_010, &stolen);
+        guard.looked_up(1_010, reserved);
+    }
+    assert_eq!(guard.take_up(1_010, &stolen), LookUp::Never);
+}
+
 #[test]
 fn a_flow_that_fails_is_known_no_more() {
     let guard = guard();

@@ -206,6 +206,11 @@ fn branches_of_a_call_meet_and_calls_are_spread() {
         other.ask(10, None, ask(Command::Offer, &name));
         let (own, others) = (sent(&mut one), only(sent(&mut other)));
         assert_eq!((own[0].to, own[1].to), (others.to, others.to));
+        // What stands behind the Call-ID leads nowhere else.
+        let mut numbered = ask(Command::Offer, &format!("{name};{call}"));
+        numbered.chosen_by = name.len();
+        one.ask(10, None, numbered);
+        assert_eq!(only(sent(&mut one)).to, others.to);
         counts[usize::from(others.to.port() - 2_000)] += 1;
     }
     assert!(
@@ -259,6 +264,35 @@ fn what_an_engine_refuses_another_may_take_and_nobody_is_left_for_it() {
     let result = client.poll_answer().unwrap().result;
     assert_eq!(result, Err(Failure::Refused("".into())));
     assert_eq!(sent(&mut client), []);
+}
+
+#[test]
+fn what_is_under_way_about_a_branch_ends_with_it() {
+    let mut client = client(config(1));
+    for (waiter, call) in [(1, "a;1"), (2, "a;2")] {
+        client.ask(10, Some(waiter), ask(Command::Answer, call));
+    }
+    sent(&mut client);
+    let delete = |branch: &str, to_tag: &str| {
+        let mut delete = Ask::new(Command::Delete, b"a;1", b"tag");
+        delete.branch = branch.as_bytes().into();
+        delete.to_tag = to_tag.as_bytes().into();
+        Box::new(delete)
+    };
+    // One dialog of those that somebody else's fork has made leaves the others.
+    client.ask(20, None, delete("", "to"));
+    assert!(client.poll_answer().is_none());
+    client.ask(30, None, delete("b", ""));
+    let over = client.poll_answer().unwrap();
+    assert_eq!((over.waiter, over.result), (1, Err(Failure::Gone)));
+    assert!(client.poll_answer().is_none());
+    let again = wait(&mut client, 30, 500).into_iter();
+    let again: Vec<_> = again.filter(|(_, of)| command(of) == "answer").collect();
+    assert!(!again.is_empty());
+    for (_, of) in again {
+        let text = String::from_utf8_lossy(&of.bytes);
+        assert!(text.contains("3:a;2"), "{text}");
+    }
 }
 
 #[test]

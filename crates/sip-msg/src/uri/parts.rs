@@ -16,6 +16,22 @@ pub struct Part<'a> {
     pub has_value: bool,
 }
 
+impl Part<'_> {
+    /// Whether that is its name, escapes and case apart (RFC 3261 19.1.4).
+    pub fn is_named(&self, name: &str) -> bool {
+        is_name(self.name, name.as_bytes())
+    }
+
+    /// Writes it as it came.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.name);
+        if self.has_value {
+            out.push(b'=');
+            out.extend_from_slice(self.value);
+        }
+    }
+}
+
 /// Reads the parts one after the other.
 #[derive(Clone, Debug)]
 pub struct Parts<'a> {
@@ -132,7 +148,7 @@ impl<'a> Iterator for Parts<'a> {
 }
 
 /// Whether an escaped name is `name`, without regard to case.
-pub(crate) fn is_name(escaped: &[u8], name: &[u8]) -> bool {
+fn is_name(escaped: &[u8], name: &[u8]) -> bool {
     escaped.eq_ignore_ascii_case(name)
         || (memchr::memchr(b'%', escaped).is_some()
             && canonical(escaped)
@@ -183,6 +199,20 @@ pub(crate) fn fold_case(character: u16) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_is_found_with_its_escapes_and_written_as_it_came() {
+        let text = b";M%61ddr=%61;lr;x=";
+        let parts: Vec<_> = Parts::params(text).collect();
+        assert!(parts[0].is_named("maddr") && !parts[0].is_named("madd"));
+        assert!(parts[1].is_named("LR") && !parts[2].is_named("lr"));
+        let mut written = Vec::new();
+        for part in parts {
+            written.push(b';');
+            part.write(&mut written);
+        }
+        assert_eq!(written, text);
+    }
 
     #[test]
     fn what_is_plain_is_well_formed() {

@@ -1,8 +1,11 @@
 //! What stands in the headers: whose it is, what it covers, what is wrong with it.
 
+use std::cell::Cell;
+
 use proptest::prelude::*;
 
 use super::*;
+use crate::{claimed, credential_lines_of};
 
 #[test]
 fn the_uri_is_the_request_uri() {
@@ -114,6 +117,35 @@ fn ours_is_picked_from_several_and_only_ours_is_cut() {
         STALE,
         "used before"
     );
+}
+
+#[test]
+fn each_line_is_read_once_however_many_realms_are_ours() {
+    let lines = |realm: &str, name: &str| {
+        format!("Proxy-Authorization: Digest realm=\"{realm}\"{name}\r\n").repeat(200)
+    };
+    let asked = Cell::new(0);
+    let is_ours = |realm: AuthValue<'_>| {
+        asked.set(asked.get() + 1);
+        realm.is(b"example.org")
+    };
+    let foreign = register(&lines("example.com", ", username=\"a\""));
+    assert!(claimed(&foreign, Side::Proxy, is_ours).is_none());
+    assert_eq!(asked.take(), 200);
+    assert_eq!(
+        credential_lines_of(&foreign, Side::Proxy, is_ours).count(),
+        0
+    );
+    assert_eq!(asked.take(), 200);
+    // Of ours no more are looked at than are judged.
+    let nameless = register(&lines("example.org", ""));
+    assert!(claimed(&nameless, Side::Proxy, is_ours).is_none());
+    assert_eq!(asked.take(), JUDGED_MAX);
+    let named = "Proxy-Authorization: Digest realm=\"example.org\", username=\"al\\ice\"\r\n";
+    let named = register(&(lines("example.com", "") + named));
+    let claimed = claimed(&named, Side::Proxy, is_ours).unwrap();
+    assert_eq!(claimed.user(), b"alice");
+    assert!(claimed.realm.is(b"example.org"));
 }
 
 #[test]

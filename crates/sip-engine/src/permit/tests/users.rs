@@ -258,6 +258,54 @@ fn two_domains_are_two_realms() {
 }
 
 #[test]
+fn each_line_of_credentials_is_looked_at_as_often_whatever_the_number_of_domains() {
+    let hidden = "<sip:anonymous@anonymous.invalid>;tag=1";
+    let line = |realm: &str| {
+        format!("Proxy-Authorization: Digest realm=\"{realm}\", username=\"a\", x=y\r\n")
+    };
+    let text = |lines: &str| of("MESSAGE", "sip:bob@example.org", hidden, BOB, lines);
+    let mut asked = Vec::new();
+    for count in [2, 2_000] {
+        let mut world = World::new();
+        let more = (2..count).map(|n| format!("d{n}.example").into());
+        world.settings.domains.extend(more);
+        world.own = Own::new(&world.settings);
+        assert_eq!(
+            judged(&world, &udp(), &text(&line("zz").repeat(200))),
+            "407"
+        );
+        asked.push(world.own.realms_asked());
+        // What is cut from an ordinary request of a user is found as soon.
+        let last = world.settings.domains.last().unwrap().clone();
+        let request = parse(text(&(line("zz") + &line(&last))).as_bytes());
+        let mut spans = Vec::new();
+        let permit = Permit::Peer(Seal(()));
+        permit.strip(&world.context(), &request, &mut spans);
+        assert_eq!(spans.len(), 1);
+        assert_eq!(request.slice(spans[0]), line(&last).as_bytes());
+        assert_eq!(world.own.realms_asked(), 2);
+    }
+    assert_eq!(asked[0], asked[1], "each line, twice at most");
+    assert!((200..=400).contains(&asked[0]), "{asked:?}");
+}
+
+#[test]
+fn who_hides_is_asked_in_the_realm_that_his_credentials_are_for() {
+    let mut world = World::new();
+    let more = (0..2_000).map(|n| format!("d{n}.example").into());
+    world.settings.domains.extend(more);
+    world.own = Own::new(&world.settings);
+    let user = ("alice".to_owned(), "d1999.example".to_owned());
+    world.users.insert(user, "x".to_owned());
+    let hidden = "<sip:anonymous@anonymous.invalid>;tag=1";
+    let preferred = "P-Preferred-Identity: <sip:alice@D1999.example>\r\n";
+    let text = of("INVITE", "sip:bob@example.org", hidden, BOB, preferred);
+    let signed = world.sign_as(&udp(), &text, "alice", "d1999.example");
+    let bare = signed.replace(preferred, "");
+    assert_eq!(judged(&world, &udp(), &bare), "alice");
+}
+
+#[test]
 fn unknown_users_and_wrong_passwords_get_the_same_answer() {
     let mut world = World::new();
     for method in ["REGISTER", "INVITE"] {

@@ -16,6 +16,8 @@ pub(crate) struct Contexts {
     spare: Spares<Box<Context>>,
     /// Target sets of contexts that need them no more.
     target_sets: Spares<Vec<Candidate>>,
+    /// The memory of these.
+    target_sets_bytes: usize,
     live: usize,
     /// The memory of the messages of those in the table.
     messages_bytes: usize,
@@ -68,6 +70,7 @@ impl Contexts {
         if context.candidates.capacity() == 0
             && let Some(target_set) = self.target_sets.pop()
         {
+            self.target_sets_bytes -= memory_of(&target_set);
             context.candidates = target_set;
         }
         Some((Key { slot, generation }, context))
@@ -109,10 +112,14 @@ impl Contexts {
     }
 
     /// Takes a target set that is not needed any more: contexts that only wait
-    /// for repetitions are many, and should be small.
+    /// for repetitions are many, and should be small. A context whose set was taken has none.
     pub(crate) fn keep_target_set(&mut self, context: &mut Context) {
         let mut target_set = std::mem::take(&mut context.candidates);
+        if target_set.capacity() == 0 {
+            return;
+        }
         target_set.clear();
+        self.target_sets_bytes += memory_of(&target_set);
         self.target_sets.push(target_set);
     }
 
@@ -127,20 +134,61 @@ impl Contexts {
         let contexts = self.live + self.spare.len();
         contexts * size_of::<Context>()
             + self.slots.capacity() * size_of::<Slot>()
-            + self.target_sets.len() * size_of::<Candidate>()
+            + self.target_sets_bytes
             + self.messages_bytes
     }
 
     /// Gives back memory that nothing has needed since the last call.
     pub(crate) fn trim(&mut self) {
         self.spare.trim(|_| {});
-        self.target_sets.trim(|_| {});
+        let bytes = &mut self.target_sets_bytes;
+        self.target_sets.trim(|gone| *bytes -= memory_of(gone));
     }
+}
+
+/// The memory of a target set.
+fn memory_of(target_set: &Vec<Candidate>) -> usize {
+    target_set.capacity() * size_of::<Candidate>()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn challenges_and_target_sets_are_counted_as_long_as_they_are_there() {
+        let mut pool = sip_msg::Pool::default();
+        let mut contexts = Contexts::default();
+        let (key, mut context) = contexts.open(1).unwrap();
+        context.count_messages();
+        contexts.put(key, context);
+        let empty = contexts.held_bytes();
+
+        let mut context = contexts.take(key).unwrap();
+        context.best.challenges = vec![0; 10_000];
+        context.count_messages();
+        contexts.put(key, context);
+        assert_eq!(contexts.held_bytes(), empty + 10_000);
+
+        let mut context = contexts.take(key).unwrap();
+        context.forget_messages(&mut pool);
+        assert_eq!(context.best.challenges.capacity(), 0);
+        // Once it is given back there is none to be given back again.
+        context.candidates = Vec::with_capacity(3);
+        for _ in 0..1_000 {
+            contexts.keep_target_set(&mut context);
+        }
+        contexts.put(key, context);
+        let sets = contexts.held_bytes() - empty;
+        assert!(sets >= 3 * size_of::<Candidate>(), "{sets}");
+        assert!(sets < 10 * size_of::<Candidate>(), "{sets}");
+        let context = contexts.take(key).unwrap();
+        contexts.close(key, context, &mut pool);
+        let (key, context) = contexts.open(1).unwrap();
+        assert_eq!(contexts.held_bytes(), empty);
+        assert!(context.candidates.capacity() >= 3);
+        contexts.put(key, context);
+    }
 
     #[test]
     fn a_stale_key_finds_nobody_and_a_bound_holds() {
