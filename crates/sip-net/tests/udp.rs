@@ -96,7 +96,11 @@ fn who_is_behind_is_told_how_long_datagrams_waited() {
     assert_eq!(send(&mut server, &mut |_| {}), None, "nobody asked");
     // The kernel stamps these when they are read.
     let asked_late = send(&mut server, &mut |server| server.net.time_datagrams(true));
-    assert_eq!(asked_late, None, "they came before anybody asked");
+    // Where another socket of this machine had asked, it had stamped them all.
+    assert!(
+        asked_late.is_none_or(|ms| ms >= 40),
+        "they came before anybody asked: {asked_late:?}"
+    );
     // The wall clock stamps, and may be slewed a little against the one that sleeps.
     // The kernel begins to stamp a little after it is asked to.
     assert!((0..20).any(|_| send(&mut server, &mut |_| {}).is_some_and(|ms| ms >= 40)));

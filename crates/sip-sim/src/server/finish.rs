@@ -34,7 +34,9 @@ impl Server {
             }
             let mut mail = VecDeque::new();
             mailbox.take(&mut mail);
-            if !mail.is_empty() || !seat.arrivals.is_empty() {
+            // What has just arrived may find the worker asleep for a moment yet.
+            let is_about_to_look = seat.look_ms.is_some_and(|look_ms| look_ms >= now_ms);
+            if !mail.is_empty() || !(seat.arrivals.is_empty() || is_about_to_look) {
                 left.push(format!("worker {worker} was handed what it never took"));
             }
             if seat
