@@ -28,7 +28,8 @@ impl Domains {
     pub(crate) fn new(settings: &Settings) -> Self {
         let named = |domain: &Arc<str>| (Box::from(domain.to_ascii_lowercase()), domain.clone());
         let is_many = settings.domains.len() > FEW;
-        let many = settings.domains.iter().filter(|_| is_many);
+        // Of names that differ in case alone the first counts, as in the list.
+        let many = settings.domains.iter().rev().filter(|_| is_many);
         Self {
             by_name: many.map(named).collect(),
             list: settings.domains.clone(),
@@ -120,6 +121,18 @@ mod tests {
             ] {
                 assert_eq!(domains.find(other), None, "{count}");
             }
+        }
+    }
+
+    #[test]
+    fn of_two_spellings_the_first_counts_whatever_their_number() {
+        for count in [1, FEW + 1] {
+            let (mut settings, _) = domains(count);
+            settings.domains.insert(0, "Twice.example".into());
+            settings.domains.push("twice.example".into());
+            let found = Domains::new(&settings);
+            let found = found.find(b"twice.example").map(|domain| &**domain);
+            assert_eq!(found, Some("Twice.example"), "{count}");
         }
     }
 
