@@ -209,7 +209,12 @@ impl Path {
                     if begun.elapsed() > LOST {
                         return Err(ErrorKind::TimedOut.into());
                     }
-                    socket.recv(&mut back)?;
+                    match socket.recv(&mut back) {
+                        // A machine that was halted interrupts who waits for a limited time
+                        // (signal(7)).
+                        Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                        came => _ = came?,
+                    }
                 }
             }
             Self::Tcp(stream) => {
