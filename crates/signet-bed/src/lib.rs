@@ -24,6 +24,7 @@ mod relay;
 pub mod report;
 pub mod run;
 mod settings;
+mod share;
 mod stream_line;
 mod summary;
 pub mod system;

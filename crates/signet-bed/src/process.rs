@@ -172,7 +172,7 @@ impl Process {
     }
 
     /// It and its descendants that are alive.
-    fn members(&self) -> Vec<u32> {
+    pub(crate) fn members(&self) -> Vec<u32> {
         self.watcher().map_or_else(Vec::new, |all| all.members())
     }
 

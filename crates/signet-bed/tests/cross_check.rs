@@ -57,6 +57,31 @@ fn a_wrong_peak_shows() {
     near(with_peak(10_000.0).error_mean.unwrap(), 1.0);
 }
 
+/// Held to half of its core a server is full at half a core, and that is what calls use up.
+#[test]
+fn a_peak_of_a_share_is_held_against_that_share() {
+    let held = |cores: f64, shares: &[Option<f64>]| {
+        let mut peak = peak("chain.tcp", 9_800.0, cores, 0.5);
+        let one = peak.repeats.remove(0);
+        peak.repeats.extend(shares.iter().map(|share| Repeat {
+            server_share: *share,
+            ..one.clone()
+        }));
+        checked(vec![cpu("chain.tcp", &[50.0]), peak]).remove(0)
+    };
+    let half = held(0.49, &[Some(0.5)]);
+    near(half.rows[0].cores, 0.5);
+    near(half.rows[0].expected_per_s, 10_000.0);
+    assert_eq!(half.rows[0].outside, None);
+    // Of a whole core it is not full, nor is it at less than its share.
+    for not_full in [held(0.49, &[None]), held(0.4, &[Some(0.5)])] {
+        assert_eq!(not_full.rows[0].outside, Some(Outside::Neither));
+    }
+    // The middle of two machines is no peak of either.
+    let both = held(0.49, &[Some(0.5), None]);
+    assert_eq!((both.rows.len(), both.of_all), (0, 1), "{both:?}");
+}
+
 #[test]
 fn a_peak_at_which_the_server_was_not_full_does_not_count() {
     let with_peak = |peak: CaseResult| checked(vec![cpu("chain.tcp", &[50.0]), peak]).remove(0);

@@ -258,6 +258,8 @@ fn combinations_that_cannot_be() {
             "write at least 20000",
         ),
         ("processes = 0", "0 is out of bounds", "from 1 to"),
+        ("server_share = 1.5", "1.5 is no share", "from 0.05 to 1"),
+        ("server_share = nan", "NaN is no share", "from 0.05 to 1"),
         ("hold_ms = 1500", "calls are held for 1500 ms", "warm up"),
     ] {
         let error = error_after(tls_set, set);

@@ -266,6 +266,7 @@ fn highest_rate(bench: &Bench<'_>, transport: SippTransport) -> Result<u64, Stri
     let floor = Contender {
         name: "floor".to_owned(),
         kind: Kind::Floor,
+        workers: 1,
     };
     let quick = Bench {
         sizes: Sizes {

@@ -199,6 +199,7 @@ mod tests {
         let contender = |name: &str, kind| Contender {
             name: name.to_owned(),
             kind,
+            workers: 1,
         };
         let three = [
             contender("floor", Kind::Floor),

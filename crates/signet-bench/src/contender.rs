@@ -28,6 +28,8 @@ pub(crate) enum Kind {
 pub(crate) struct Contender {
     pub(crate) name: String,
     pub(crate) kind: Kind,
+    /// Workers of a Signet, all on the server's core; the others have one.
+    pub(crate) workers: u32,
 }
 
 /// Another build of Signet: `NAME=PATH`.
@@ -72,7 +74,7 @@ pub(crate) fn contenders(arguments: &ServeArguments) -> Result<Vec<Contender>, S
                 ));
             }
         };
-        all.push((name.clone(), kind));
+        all.push((name.clone(), kind, 1));
     }
     for also in &arguments.also {
         if !also.path.is_file() {
@@ -82,14 +84,22 @@ pub(crate) fn contenders(arguments: &ServeArguments) -> Result<Vec<Contender>, S
                 also.path.display()
             ));
         }
-        all.push((also.name.clone(), Kind::Signet(also.path.clone())));
+        all.push((also.name.clone(), Kind::Signet(also.path.clone()), 1));
+    }
+    if let Some(workers) = arguments.also_workers {
+        let name = format!("signet-{workers}-workers");
+        all.push((name, Kind::Signet(arguments.signet.clone()), workers));
     }
     let mut contenders: Vec<Contender> = Vec::new();
-    for (name, kind) in all {
+    for (name, kind, workers) in all {
         if contenders.iter().any(|c| c.name == name) {
             return Err(format!("two servers are called {name:?}"));
         }
-        contenders.push(Contender { name, kind });
+        contenders.push(Contender {
+            name,
+            kind,
+            workers,
+        });
     }
     if contenders.is_empty() {
         return Err("no server is to be measured: name one with --servers".to_owned());
@@ -149,7 +159,7 @@ impl Contender {
                     "--listen",
                     &format!("tcp:127.0.0.1:{SERVER_PORT}"),
                     "--workers",
-                    "1",
+                    &self.workers.to_string(),
                     "--no-auth",
                     "--forward",
                     &format!("sip:{next_hop}"),
@@ -175,8 +185,9 @@ impl Contender {
             )?,
             Kind::Signet(path) => {
                 let text = format!(
-                    "version = 1\ndata = {:?}\nworkers = 1\ndomains = [\"127.0.0.1\"]\n\n[[listen]]\non = \"udp:127.0.0.1:{SERVER_PORT}\"\n\n[authentication]\nrequired = false\n\n[registrar]\ndurable = false\n",
-                    fresh_data(out).display().to_string()
+                    "version = 1\ndata = {:?}\nworkers = {}\ndomains = [\"127.0.0.1\"]\n\n[[listen]]\non = \"udp:127.0.0.1:{SERVER_PORT}\"\n\n[authentication]\nrequired = false\n\n[registrar]\ndurable = false\n",
+                    fresh_data(out).display().to_string(),
+                    self.workers
                 );
                 let config = Signet::configure(&site, text)?;
                 Signet::new(&self.name, path).serve(&site, &config)?

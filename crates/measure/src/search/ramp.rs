@@ -3,7 +3,8 @@
 //!
 //! A ramp takes seconds and starts a server once, where [`super::PeakSearch`] takes minutes;
 //! what it finds was held for two seconds and no longer. Where a ramp has no such second the
-//! next one goes on higher, and where it begins with one, lower.
+//! next one goes on higher, and where it begins with one, lower. What an earlier ramp held
+//! counts, whatever a later one makes of the same rates.
 
 use crate::Second;
 
@@ -11,6 +12,8 @@ use crate::Second;
 const STARTED_MIN: f64 = 0.9;
 /// Ramps until one has its peak in it.
 const RAMPS_MAX: u32 = 5;
+/// How far from what was found a fine ramp begins, and how far beyond it ends.
+const FINE: f64 = 0.15;
 /// The lowest rate that a ramp begins with.
 const RATE_MIN_PER_S: f64 = 4.0;
 
@@ -26,6 +29,8 @@ pub struct RampConfig {
     pub ended_min: f64,
     /// How long calls are held: they end at the rate of so long ago.
     pub hold_ms: u64,
+    /// Whether one more ramp goes around what was found, in finer steps.
+    pub is_fine: bool,
 }
 
 /// Where a ramp had its highest rate.
@@ -60,7 +65,9 @@ pub struct Ramp {
     from_per_s: f64,
     to_per_s: f64,
     ramps: u32,
-    last: Option<Highest>,
+    best: Option<Highest>,
+    /// Whether this ramp is the fine one, the last.
+    is_last: bool,
     is_over: bool,
 }
 
@@ -72,7 +79,8 @@ impl Ramp {
             from_per_s: 0.0,
             to_per_s: 0.0,
             ramps: 0,
-            last: None,
+            best: None,
+            is_last: false,
             is_over: false,
         };
         ramp.go(config.guess_per_s * 0.5, config.guess_per_s * 1.5);
@@ -82,7 +90,7 @@ impl Ramp {
     /// What to do next: a ramp until its seconds are given, the result for ever.
     pub fn next(&self) -> RampStep {
         if self.is_over {
-            return RampStep::Done(self.last);
+            return RampStep::Done(self.best);
         }
         RampStep::Try {
             from_per_s: self.from_per_s,
@@ -90,20 +98,33 @@ impl Ramp {
         }
     }
 
-    /// The seconds of the ramp that was asked for; gives where it had its highest rate.
+    /// The seconds of the ramp that was asked for; gives where it had its highest rate, if no
+    /// ramp before it had a higher one.
     pub fn give(&mut self, seconds: &[Second]) -> Option<Highest> {
         self.ramps += 1;
         let found = self.config.highest(seconds);
-        match found {
-            Some(found) => {
-                self.last = Some(found);
+        let before = self.best;
+        match (found, before) {
+            (Some(found), _) => {
                 self.is_over = found.is_bounded;
                 self.go(self.to_per_s * 0.7, self.to_per_s * 2.0);
             }
-            None if self.from_per_s <= RATE_MIN_PER_S => self.is_over = true,
-            None => self.go(self.from_per_s * 0.25, self.from_per_s * 1.1),
+            // It is between what was held and where this one began.
+            (None, Some(best)) => self.go(best.rate_per_s * 0.7, best.rate_per_s * 1.4),
+            (None, None) if self.from_per_s <= RATE_MIN_PER_S => self.is_over = true,
+            (None, None) => self.go(self.from_per_s * 0.25, self.from_per_s * 1.1),
         }
         self.is_over |= self.ramps >= RAMPS_MAX;
+        let is_best =
+            |found: &Highest| before.is_none_or(|best| found.rate_per_s > best.rate_per_s);
+        let found = found.filter(is_best);
+        self.best = found.or(before);
+        if let Some(best) = self.best.filter(|_| self.is_over && self.config.is_fine) {
+            self.is_over = self.is_last;
+            self.is_last = true;
+            self.from_per_s = best.rate_per_s * (1.0 - FINE);
+            self.to_per_s = best.rate_per_s * (1.0 + FINE);
+        }
         found
     }
 
@@ -164,6 +185,7 @@ mod tests {
         failures_max: 0.01,
         ended_min: 0.9,
         hold_ms: 0,
+        is_fine: false,
     };
 
     fn second(at_s: u64, succeeded: u64, failed: u64) -> Second {
@@ -281,7 +303,19 @@ mod tests {
 
     /// Ramps against a server that holds so much, with the rates of each.
     fn ramps(holds_per_s: f64) -> (Vec<(f64, f64)>, Option<Highest>) {
-        let mut ramp = Ramp::new(CONFIG);
+        ramps_of(|_| holds_per_s)
+    }
+
+    /// The same of one that holds another rate in each ramp.
+    fn ramps_of(holds_per_s: impl Fn(usize) -> f64) -> (Vec<(f64, f64)>, Option<Highest>) {
+        ramps_by(CONFIG, holds_per_s)
+    }
+
+    fn ramps_by(
+        config: RampConfig,
+        holds_per_s: impl Fn(usize) -> f64,
+    ) -> (Vec<(f64, f64)>, Option<Highest>) {
+        let mut ramp = Ramp::new(config);
         let mut tried = Vec::new();
         loop {
             let (from, to) = match ramp.next() {
@@ -291,6 +325,7 @@ mod tests {
                 } => (from_per_s, to_per_s),
                 RampStep::Done(found) => return (tried, found),
             };
+            let holds_per_s = holds_per_s(tried.len());
             tried.push((from, to));
             let seconds: Vec<Second> = (0..10)
                 .map(|at_s| {
@@ -301,6 +336,49 @@ mod tests {
                 .collect();
             ramp.give(&seconds);
         }
+    }
+
+    #[test]
+    fn what_an_earlier_ramp_held_counts() {
+        // The machine stands still in the second ramp, and then holds less than before.
+        let (tried, found) = ramps_of(|nth| [1_000.0, 0.0, 120.0][nth.min(2)]);
+        let (from, to) = tried[2];
+        let found = found.unwrap();
+        assert_eq!(tried.len(), 3);
+        assert_eq!(found.rate_per_s, 135.0);
+        assert!(
+            from < found.rate_per_s && to > found.rate_per_s,
+            "{from} to {to}"
+        );
+        // Or as much, and then the later ramp has its end in it.
+        let (_, found) = ramps_of(|nth| [1_000.0, 0.0, 150.0][nth.min(2)]);
+        let found = found.unwrap();
+        assert!(found.is_bounded && found.rate_per_s > 135.0, "{found:?}");
+    }
+
+    #[test]
+    fn a_fine_ramp_comes_closer() {
+        let fine = RampConfig {
+            is_fine: true,
+            ..CONFIG
+        };
+        for holds_per_s in [110.0, 400.0, 20.0] {
+            let (coarse, about) = ramps(holds_per_s);
+            let (tried, found) = ramps_by(fine, |_| holds_per_s);
+            assert_eq!(tried.len(), coarse.len() + 1, "{tried:?}");
+            let (about, found) = (about.unwrap().rate_per_s, found.unwrap().rate_per_s);
+            assert!(
+                about <= found && found <= holds_per_s && found > holds_per_s * 0.9,
+                "{about}, then {found} of {holds_per_s}"
+            );
+        }
+        assert_eq!(ramps_by(fine, |_| 0.0).1, None);
+        // One that is nowhere reached ends too.
+        let (tried, _) = ramps_by(fine, |_| f64::INFINITY);
+        assert_eq!(tried.len(), 6);
+        // What was found counts where the machine stands still in the fine one.
+        let (_, found) = ramps_by(fine, |nth| [110.0, 0.0][nth]);
+        assert_eq!(found, ramps(110.0).1);
     }
 
     #[test]

@@ -47,6 +47,10 @@ pub struct Setting {
     pub database_rtt_ms: u64,
     /// Workers, threads or processes that the server may have.
     pub workers: Option<u32>,
+    /// The share of its core that the server may take ([`crate::record::Repeat::server_share`]);
+    /// all of it if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_share: Option<f64>,
     /// Processes that wait for the database and the look-ups that each sends at once
     /// (Dacosta 2009); the server's own way if left out.
     pub lookups: Option<(u32, u32)>,

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::case::Load;
 use super::file::Experiment;
 use super::finding::CrossCheck;
-use super::found::{CORES_MAX, FULL, Found, counted, ended_early, found, has_full_load, median};
+use super::found::{FULL, Found, counted, ended_early, found, has_full_load, median};
 use crate::record::{Bound, CaseResult, Record, Repeat, Tried, figure};
 
 /// What a system's peaks are held against.
@@ -205,7 +205,7 @@ fn row(
     if cost_us <= 0.0 || found_per_s <= 0.0 {
         return None;
     }
-    let cores = CORES_MAX;
+    let cores = cores_max(peak)?;
     let points: Vec<(f64, f64)> = of_case
         .iter()
         .filter(|result| matches!(result.load, Load::Rate { .. }))
@@ -245,6 +245,14 @@ fn row(
     })
 }
 
+/// The cores that the server may have at its peak: the share that it is held to in all repeats.
+/// Where some had another, as on two machines, nothing is expected of their middle.
+fn cores_max(peak: &CaseResult) -> Option<f64> {
+    let mut all = peak.repeats.iter().map(Repeat::server_cores_max);
+    let first = all.next()?;
+    all.all(|cores| cores == first).then_some(first)
+}
+
 /// The median of a figure of these repeats.
 fn middle<'a>(repeats: impl Iterator<Item = &'a Repeat>, name: &str) -> Option<f64> {
     let values = repeats.filter_map(|repeat| repeat.figures.get(name).copied());
@@ -260,7 +268,7 @@ fn outside(experiment: &Experiment, peak: &CaseResult) -> Option<Outside> {
     };
     let not_full = |repeat: &Repeat| {
         let cores = repeat.figures.get(figure::SERVER_CORES);
-        let has_room = cores.is_some_and(|cores| *cores < FULL * CORES_MAX);
+        let has_room = cores.is_some_and(|cores| *cores < FULL * repeat.server_cores_max());
         match repeat.bound {
             Some(Bound::Server) => None,
             Some(Bound::Load) => Some(Outside::Load),

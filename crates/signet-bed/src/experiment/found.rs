@@ -194,7 +194,7 @@ fn is_not_full(result: &CaseResult, repeat: &Repeat) -> bool {
         Some(Bound::Load) => true,
         Some(Bound::Neither) | None => {
             let cores = repeat.figures.get(figure::SERVER_CORES);
-            let has_room = cores.is_some_and(|cores| *cores < FULL * CORES_MAX);
+            let has_room = cores.is_some_and(|cores| *cores < FULL * repeat.server_cores_max());
             let waits = result.case.setting.authentication == Authentication::Mariadb;
             has_room && (!waits || has_full_load(repeat))
         }
@@ -210,10 +210,6 @@ pub(crate) fn has_full_load(repeat: &Repeat) -> bool {
         None => of(figure::LOAD_CORES) + of(figure::DATABASE_CORES) >= FULL,
     }
 }
-
-/// The cores that a server can fill that the bed has started: it has one, whatever its workers
-/// are.
-pub(crate) const CORES_MAX: f64 = 1.0;
 
 /// What values say. Two are as far apart as they are; from three on it is the 95% interval
 /// of their mean (Student's t), laid around their median, which more repeats make narrower.

@@ -30,6 +30,8 @@ pub struct Fragment {
     pub database_rtt_ms: Option<u64>,
     /// [`Setting::workers`].
     pub workers: Option<u32>,
+    /// [`Setting::server_share`].
+    pub server_share: Option<f64>,
     /// The first of [`Setting::lookups`].
     pub processes: Option<u32>,
     /// The second of [`Setting::lookups`]; 1 where only processes are set.
@@ -85,6 +87,7 @@ impl Fragment {
         put(&self.hold_ms, &mut setting.hold_ms);
         put(&self.database_rtt_ms, &mut setting.database_rtt_ms);
         put_some(&self.workers, &mut setting.workers);
+        put_some(&self.server_share, &mut setting.server_share);
         if self.processes.is_some() || self.batch.is_some() {
             let (processes, batch) = setting.lookups.unwrap_or((1, 1));
             setting.lookups = Some((

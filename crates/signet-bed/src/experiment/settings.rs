@@ -15,6 +15,8 @@ const PROCESSES_MAX: u32 = 1_024;
 const BATCH_MAX: u32 = 128;
 const RTT_MAX_MS: u64 = 10_000;
 const HOLD_MAX_MS: u64 = 600_000;
+/// The kernel gives no group less than a millisecond of each period.
+const SHARE_MIN: f64 = 0.05;
 
 /// What cannot be: the key that is at fault, what is wrong, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,6 +39,7 @@ pub(super) fn misfits(setting: &Setting) -> Vec<Misfit> {
     let mut found = Vec::new();
     found.extend(of_flow(setting));
     found.extend(of_agents(setting));
+    found.extend(of_share(setting));
     found.extend(of_database(setting));
     found.extend(of_security(setting));
     found
@@ -122,6 +125,17 @@ fn of_agents(setting: &Setting) -> Vec<Misfit> {
         ));
     }
     found
+}
+
+fn of_share(setting: &Setting) -> Option<Misfit> {
+    let share = setting.server_share?;
+    (!(SHARE_MIN..=1.0).contains(&share)).then(|| {
+        misfit(
+            "server_share",
+            format!("{share} is no share of a core that can be held"),
+            format!("write a number from {SHARE_MIN} to 1"),
+        )
+    })
 }
 
 fn of_database(setting: &Setting) -> Vec<Misfit> {
@@ -243,6 +257,7 @@ impl Fragment {
             "called_connection" => self.called_connection.is_some(),
             "database_rtt_ms" => self.database_rtt_ms.is_some(),
             "workers" => self.workers.is_some(),
+            "server_share" => self.server_share.is_some(),
             "processes" => self.processes.is_some(),
             "batch" => self.batch.is_some(),
             "security" => *security != super::SecurityFragment::default(),

@@ -21,6 +21,38 @@ pub(super) struct Moved {
     sentence: String,
 }
 
+/// What servers had of their core, where a case would have them held to a share of it.
+pub(super) fn share(record: &Record) -> Option<String> {
+    let results = record.results.iter();
+    let wanted = results.filter(|result| result.case.setting.server_share.is_some());
+    let mut held: Vec<f64> = Vec::new();
+    let (mut is_wanted, mut has_whole) = (false, false);
+    for repeat in wanted.flat_map(|result| &result.repeats) {
+        is_wanted = true;
+        match repeat.server_share {
+            Some(share) if !held.contains(&share) => held.push(share),
+            Some(_) => {}
+            None => has_whole = true,
+        }
+    }
+    held.sort_by(f64::total_cmp);
+    let shares: Vec<String> = held.into_iter().map(number::percent).collect();
+    let shares = shares.join(" or ");
+    is_wanted.then(|| match (shares.is_empty(), has_whole) {
+        (false, false) => format!(
+            "a server has {shares} of its core by a quota of CPU time, so that it is full while the \
+             load still has room: its peaks are those of {shares} of a core"
+        ),
+        (false, true) => format!(
+            "in some repeats a server has {shares} of its core by a quota of CPU time, and in others \
+             all of it, since the machine did not hold it: their peaks cannot be compared"
+        ),
+        (true, _) => "a server has all of its core: this machine did not hold it to the share that the \
+             experiment asks for"
+            .to_owned(),
+    })
+}
+
 /// `None` where no loop ran.
 pub(super) fn moved(record: &Record) -> Option<Moved> {
     let loops = &record.calibrations;
@@ -130,4 +162,32 @@ pub(super) fn figure(record: &Record) -> Option<Figure> {
             lines: lines.into_iter().flatten().collect(),
         }),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Repeat;
+
+    #[test]
+    fn the_share_that_servers_had_is_told_where_one_is_asked_for() {
+        let with = |wanted: Option<f64>, held: &[Option<f64>]| {
+            let mut record = super::super::sample::record();
+            record.results.truncate(1);
+            let result = &mut record.results[0];
+            result.case.setting.server_share = wanted;
+            let repeat = |share: &Option<f64>| Repeat {
+                server_share: *share,
+                ..Repeat::default()
+            };
+            result.repeats = held.iter().map(repeat).collect();
+            share(&record)
+        };
+        assert_eq!(with(None, &[None]), None);
+        let told = |wanted, held: &[Option<f64>]| with(wanted, held).unwrap_or_default();
+        let half = Some(0.5);
+        assert!(told(half, &[half, half]).starts_with("a server has 50% of its core by a quota"));
+        assert!(told(half, &[half, None]).contains("cannot be compared"));
+        assert!(told(half, &[None]).contains("did not hold it to the share"));
+    }
 }

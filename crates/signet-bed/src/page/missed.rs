@@ -97,8 +97,9 @@ fn why_least(result: &CaseResult) -> Option<String> {
     let load = of(figure::LOAD_CORES) + of(figure::DATABASE_CORES);
     Some(match why {
         Least::Room => format!(
-            "the server took {} of its core, load and database {} of theirs",
-            number::percent(of(figure::SERVER_CORES)),
+            "the server took {} of its {}core, load and database {} of theirs",
+            number::percent(of(figure::SERVER_CORES) / repeat.server_cores_max()),
+            repeat.server_share.map_or("", |_| "share of a "),
             number::percent(load)
         ),
         Least::CoresUnknown => {

@@ -72,6 +72,7 @@ pub fn render(experiment: &Experiment, record: &Record, raw: &str) -> String {
             "measure_s": plan.measure_s,
         },
         "record": Head::of(record),
+        "share": machine::share(record),
         "took_s": took_s,
         "moved": machine::moved(record),
         "pace": machine::figure(record).as_ref().map(Figure::html),

@@ -122,6 +122,8 @@ pub struct Repeat {
     /// Why its components are shown and do not count: samples that are missing, or that stand
     /// for other CPU time than was used.
     pub profile_void: Option<String>,
+    /// The share of its core that the server was held to; `None` where it had all of it.
+    pub server_share: Option<f64>,
     /// Of a peak: whose core was full. Where that is [`Bound::Load`], the server's own peak is
     /// at least this rate; [`Repeat::doubts`] says so too.
     pub bound: Option<Bound>,
@@ -144,6 +146,12 @@ pub struct Repeat {
 }
 
 impl Repeat {
+    /// Cores that a server can fill that the bed has started: its own, or its share of it,
+    /// whatever its workers are.
+    pub fn server_cores_max(&self) -> f64 {
+        self.server_share.unwrap_or(1.0)
+    }
+
     /// Whether this repeat counts for a figure: the name of a [`figure`], or CPU time by
     /// component, `server/kernel`.
     pub fn counts_for(&self, name: &str) -> bool {

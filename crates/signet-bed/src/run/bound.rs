@@ -13,12 +13,13 @@ const BUSY: f64 = 0.9;
 /// Says of a peak what bounds it.
 pub(super) fn judge(repeat: &mut Repeat, above: Option<Tried>, is_started: bool) {
     repeat.is_foreign = !is_started;
-    let at = Taken::of(&repeat.figures, &repeat.core_busy, is_started);
+    let share = repeat.server_cores_max();
+    let at = Taken::of(&repeat.figures, &repeat.core_busy, is_started).of_share(share);
     let per_s = repeat.figures.get(figure::RATE_PER_S).copied();
     let at_above = above.as_ref().map(|above| {
         let taken = match per_s {
             Some(per_s) if is_sent_again(above) => at.times(above.per_s / per_s),
-            _ => Taken::of(&above.figures, &above.core_busy, is_started),
+            _ => Taken::of(&above.figures, &above.core_busy, is_started).of_share(share),
         };
         (above.per_s, taken)
     });
@@ -65,7 +66,8 @@ fn is_sent_again(above: &Tried) -> bool {
 /// How full both cores were.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Taken {
-    /// By the server alone: what strangers take of its core is no work of its own.
+    /// Of what it may have, by the server alone: what strangers take of its core is no work of its
+    /// own.
     server: f64,
     /// With load, called side and database on it, and whatever else.
     load: f64,
@@ -91,6 +93,14 @@ impl Taken {
             server: cores(figure::SERVER_CORES),
             load: (cores(figure::LOAD_CORES) + database).max(busy),
             is_started,
+        }
+    }
+
+    /// The same of a server that has this share of its core.
+    pub(super) fn of_share(self, share: f64) -> Self {
+        Self {
+            server: self.server / share,
+            ..self
         }
     }
 
@@ -240,6 +250,29 @@ mod tests {
         );
         let found = judged(cores(0.72, 0.74, 0.0), Some(cores(0.94, 0.92, 0.0)));
         assert_eq!((found.bound, found.doubts.len()), (Some(Bound::Server), 0));
+    }
+
+    /// Half of a core is all of what a server has that is held to it.
+    #[test]
+    fn a_server_that_has_its_share_is_full() {
+        let with = |share: Option<f64>, server: f64, load: f64| {
+            let mut repeat = Repeat {
+                figures: cores(server, load, 0.0),
+                server_share: share,
+                ..Repeat::default()
+            };
+            let above = Tried {
+                per_s: 110.0,
+                figures: cores(server, load, 0.0),
+                ..Tried::default()
+            };
+            judge(&mut repeat, Some(above), true);
+            repeat.bound
+        };
+        assert_eq!(with(Some(0.5), 0.48, 0.6), Some(Bound::Server));
+        assert_eq!(with(None, 0.48, 0.6), Some(Bound::Neither));
+        assert_eq!(with(Some(0.5), 0.4, 0.6), Some(Bound::Neither));
+        assert_eq!(with(Some(0.5), 0.48, 0.99), Some(Bound::Load));
     }
 
     #[test]

@@ -79,6 +79,7 @@ pub(super) fn hold(
         causes: told.causes(),
         doubts: doubts(&told),
         late: late(&told),
+        server_share: bed.share(driver, setting),
         ..Repeat::default()
     };
     let calls_per_s = repeat.figures.get(figure::RATE_PER_S).copied();

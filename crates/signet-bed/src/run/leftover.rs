@@ -1,8 +1,10 @@
-//! What runs that were killed have left behind: folders of theirs, and namespaces.
+//! What runs that were killed have left behind: folders of theirs, namespaces, and
+//! control groups.
 
 use std::path::Path;
 
 use crate::profile::FOLDER as PROFILE;
+use crate::share::remove_stale as remove_stale_shares;
 use crate::system::remove_stale_namespaces;
 
 /// How the name of a folder begins in which a run has its database; the id of the run's process
@@ -15,6 +17,7 @@ pub(super) fn remove() {
     remove_stale_namespaces();
     let lives = |id: u32| Path::new(&format!("/proc/{id}")).exists();
     remove_folders(&std::env::temp_dir(), lives);
+    remove_stale_shares(lives);
 }
 
 /// Removes the folders of processes that live no more.

@@ -162,6 +162,7 @@ fn has_room(held: &Repeat, per_s: f64, is_started: bool) -> bool {
     let held_per_s = held.figures.get(figure::RATE_PER_S).copied();
     held_per_s.is_some_and(|held_per_s| {
         let at = Taken::of(&held.figures, &held.core_busy, is_started);
+        let at = at.of_share(held.server_cores_max());
         at.times(per_s / held_per_s).has_room()
     })
 }
@@ -208,6 +209,8 @@ fn about(
         failures_max: wanted.failures_max,
         ended_min: ENDED_MIN,
         hold_ms: setting.hold_ms,
+        // What comes of it is held for longer from there on.
+        is_fine: false,
     });
     loop {
         let (from, to) = match ramp.next() {

@@ -12,6 +12,7 @@ use crate::certificates::Certificates;
 use crate::database::Database;
 use crate::distance::Relay;
 use crate::experiment::{Authentication, Setting};
+use crate::share::Share;
 use crate::system::{Driver, Network, Ports, Server, Stage};
 use crate::watch::{EVERY, Glance, Subject, Watch};
 
@@ -46,6 +47,8 @@ pub(super) struct Bed {
     /// MariaDB with users, where a case wants it.
     pub(super) database: Option<Database>,
     pub(super) network: Network,
+    /// Whether a server can be held to a share of its core here.
+    pub(super) has_shares: bool,
     pub(super) stop: Stop,
 }
 
@@ -76,6 +79,12 @@ impl Bed {
         setting.database_rtt_ms > 0 || !self.network.is_loopback()
     }
 
+    /// The share of its core that a server is held to; `None` where it has all of it.
+    pub(super) fn share(&self, driver: &dyn Driver, setting: &Setting) -> Option<f64> {
+        let share = setting.server_share.filter(|share| *share < 1.0)?;
+        (self.has_shares && driver.is_started()).then_some(share)
+    }
+
     fn relay(&self) -> SocketAddr {
         SocketAddr::from((self.network.load, self.ports.relay()))
     }
@@ -96,6 +105,10 @@ impl Bed {
             _ => None,
         };
         let server = driver.start(&stage, setting)?;
+        let share = match (self.share(driver, setting), &server.process) {
+            (Some(share), Some(process)) => Some(Share::hold(share, &process.members())?),
+            _ => None,
+        };
         let started = own.filter(|_| driver.is_started());
         let database = driver
             .database()
@@ -103,6 +116,7 @@ impl Bed {
         Ok(Scene {
             server,
             relay,
+            share,
             database,
         })
     }
@@ -114,8 +128,18 @@ pub(super) struct Scene {
     pub(super) server: Server,
     /// Ends after the server does.
     relay: Option<Relay>,
+    /// As does this.
+    share: Option<Share>,
     /// The database's process.
     database: Option<u32>,
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if let Some(share) = &self.share {
+            share.lift();
+        }
+    }
 }
 
 impl Scene {

@@ -17,6 +17,7 @@ use crate::database::{Database, Kind};
 use crate::experiment::{Authentication, Case, Load};
 use crate::process::{SERVER_CORE, load_core};
 use crate::record::{Calibration, CaseResult, FORMAT, Record, Repeat, VERSION, figure};
+use crate::share::Share;
 use crate::system::{Address, Driver, Network, Ports, driver};
 use crate::watch::unix_s;
 use crate::{Error, Summary, calibrate};
@@ -86,6 +87,7 @@ impl<'a> Session<'a> {
             certificates,
             database,
             network,
+            has_shares: has_shares(&task.cases),
             stop,
         };
         Ok(Self {
@@ -386,6 +388,24 @@ fn users(cases: &[Case]) -> Option<u32> {
         .iter()
         .filter(|case| case.setting.authentication == Authentication::Mariadb);
     with_database.map(|case| case.setting.agents.users).max()
+}
+
+/// Whether servers can be held to a share of their core, where a case wants it. Where not, they
+/// have all of it, and a peak that is not theirs is told as the least that they can do.
+fn has_shares(cases: &[Case]) -> bool {
+    let mut shares = cases.iter().filter_map(|case| case.setting.server_share);
+    let Some(share) = shares.next() else {
+        return false;
+    };
+    match Share::try_out(share) {
+        Ok(()) => true,
+        Err(why) => {
+            say(&format!(
+                "the servers have a whole core and not {share} of it: {why}"
+            ));
+            false
+        }
+    }
 }
 
 /// A record with a place for every result.

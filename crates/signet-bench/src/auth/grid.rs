@@ -33,7 +33,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), String> {
         let guess = formula(processes, batch).min(most);
         let peak = bench
             .scene(&database, how.lookups())
-            .and_then(|scene| bench.peak(&scene, guess, Callers::First(USERS)));
+            .and_then(|scene| bench.peak_about(&scene, guess, Callers::First(USERS)));
         match peak {
             Ok(peak) => {
                 most = most.max(peak.rate_per_s * BEYOND);

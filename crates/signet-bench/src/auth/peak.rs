@@ -58,10 +58,30 @@ impl Bench<'_> {
         guess_per_s: f64,
         callers: Callers<'_>,
     ) -> Result<Peak, String> {
-        let found = self.search(scene, guess_per_s, callers)?;
+        self.peak_by(scene, guess_per_s, callers, true)
+    }
+
+    /// The same in coarse steps, for the many cells of a grid.
+    pub(super) fn peak_about(
+        &self,
+        scene: &Scene<'_>,
+        guess_per_s: f64,
+        callers: Callers<'_>,
+    ) -> Result<Peak, String> {
+        self.peak_by(scene, guess_per_s, callers, false)
+    }
+
+    fn peak_by(
+        &self,
+        scene: &Scene<'_>,
+        guess_per_s: f64,
+        callers: Callers<'_>,
+        is_fine: bool,
+    ) -> Result<Peak, String> {
+        let found = self.search(scene, guess_per_s, callers, is_fine)?;
         let found = match found {
             Some(found) => Some(found),
-            None => self.search(scene, guess_per_s, callers)?,
+            None => self.search(scene, guess_per_s, callers, is_fine)?,
         };
         found.ok_or_else(|| "not even the lowest rate is held".to_owned())
     }
@@ -71,14 +91,16 @@ impl Bench<'_> {
         scene: &Scene<'_>,
         guess_per_s: f64,
         callers: Callers<'_>,
+        is_fine: bool,
     ) -> Result<Option<Peak>, String> {
         let mut ramp = Ramp::new(RampConfig {
             guess_per_s,
             failures_max: FAILURES_MAX,
             ended_min: ENDED_MIN,
             hold_ms: 0,
+            is_fine,
         });
-        let mut last = None;
+        let mut best = None;
         while let RampStep::Try {
             from_per_s,
             to_per_s,
@@ -86,10 +108,10 @@ impl Bench<'_> {
         {
             let (told, looks) = self.ramp(scene, (from_per_s, to_per_s), callers)?;
             if let Some(found) = ramp.give(&told.result.series) {
-                last = Some(self.peak_at(found, &told, &looks));
+                best = Some(self.peak_at(found, &told, &looks));
             }
         }
-        Ok(last)
+        Ok(best)
     }
 
     /// What a ramp told, and what was seen of those on the stage.

@@ -1,0 +1,195 @@
+//! A server's share of its core.
+//!
+//! Where load and database have one core together, a server that is as fast as they are has no
+//! peak of its own: the load is full first. Held to a share of its core it is full by itself,
+//! while the load has room. The kernel lets a control group run for a quota of CPU time in each
+//! period, and wait for the rest of it (its `Documentation/scheduler/sched-bwc.rst`).
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::Error;
+
+/// In so long a period the server runs for its share and waits for the rest: what comes meanwhile
+/// fits the buffers of its sockets, and a core that the host takes away for a moment is made up
+/// for within the period.
+const PERIOD_US: u32 = 20_000;
+/// Where the groups of CPU time are: of both versions in one tree, and of version 1 alone.
+const UNIFIED: &str = "/sys/fs/cgroup";
+const SEPARATE: &str = "/sys/fs/cgroup/cpu";
+/// How a group's name begins; the id of the run's process follows.
+const NAME: &str = "signet-bed-";
+
+/// Processes that have a share of their core. Lift it before they end, and drop it once they have:
+/// then their group goes.
+#[derive(Debug)]
+pub(crate) struct Share {
+    group: Group,
+}
+
+impl Share {
+    /// Holds these processes, and all that they start from now on, to a share of one core.
+    ///
+    /// # Errors
+    /// Why the kernel does not.
+    pub(crate) fn hold(share: f64, processes: &[u32]) -> Result<Self, String> {
+        let group = Group::new(share)?;
+        for id in processes {
+            group.add(*id)?;
+        }
+        Ok(Self { group })
+    }
+
+    /// Lets its processes have the whole core: one that ends would wait for its share.
+    pub(crate) fn lift(&self) {
+        let (name, text) = if self.group.is_unified {
+            ("cpu.max", "max")
+        } else {
+            ("cpu.cfs_quota_us", "-1")
+        };
+        // A group that is gone holds nobody.
+        let _ = fs::write(self.group.folder.join(name), text);
+    }
+
+    /// Whether a share can be held here.
+    ///
+    /// # Errors
+    /// Why not, and what helps.
+    pub(crate) fn try_out(share: f64) -> Result<(), Error> {
+        Group::new(share).map(drop).map_err(|why| {
+            Error::new(
+                why,
+                "run it as root, where /sys/fs/cgroup can be written and has the controller `cpu`",
+            )
+        })
+    }
+}
+
+/// A control group of this process.
+#[derive(Debug)]
+struct Group {
+    folder: PathBuf,
+    is_unified: bool,
+}
+
+impl Group {
+    fn new(share: f64) -> Result<Self, String> {
+        let is_unified = Path::new(UNIFIED).join("cgroup.controllers").exists();
+        let within = Path::new(if is_unified { UNIFIED } else { SEPARATE });
+        let folder = within.join(format!("{NAME}{}", std::process::id()));
+        let failed = |what: &Path, error: &io::Error| {
+            format!("no control group can be made ({}: {error})", what.display())
+        };
+        match fs::create_dir(&folder) {
+            // That of the measurement before goes when its last process does.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(failed(&folder, &error)),
+            Ok(()) => {}
+        }
+        let group = Self { folder, is_unified };
+        let quota_us = (f64::from(PERIOD_US) * share).round();
+        let (period, quota) = (PERIOD_US.to_string(), quota_us.to_string());
+        let both = format!("{quota} {period}");
+        let settings: &[(&str, &str)] = if is_unified {
+            &[("cpu.max", &both)]
+        } else {
+            &[("cpu.cfs_period_us", &period), ("cpu.cfs_quota_us", &quota)]
+        };
+        for (name, text) in settings {
+            let path = group.folder.join(name);
+            fs::write(&path, text).map_err(|error| failed(&path, &error))?;
+        }
+        Ok(group)
+    }
+
+    fn add(&self, process: u32) -> Result<(), String> {
+        let path = self.folder.join("cgroup.procs");
+        match fs::write(&path, process.to_string()) {
+            // One that has ended meanwhile needs none.
+            Err(error) if Path::new(&format!("/proc/{process}")).exists() => Err(format!(
+                "process {process} takes no share of its core: {error}"
+            )),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Processes that have just ended are members for a moment more.
+        for _ in 0..20 {
+            match fs::remove_dir(&self.folder) {
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                Ok(()) | Err(_) => return,
+            }
+        }
+    }
+}
+
+/// Removes the groups of runs that were killed.
+pub(crate) fn remove_stale(lives: impl Fn(u32) -> bool) {
+    for within in [UNIFIED, SEPARATE] {
+        for entry in fs::read_dir(within).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let run = name.to_str().and_then(|name| name.strip_prefix(NAME));
+            let run: Option<u32> = run.and_then(|id| id.parse().ok());
+            if run.is_some_and(|id| !lives(id)) {
+                // One that still has processes stays.
+                let _ = fs::remove_dir(entry.path());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command};
+
+    use measure::Watcher;
+
+    use super::*;
+
+    /// The share of a core that a loop takes in so long.
+    fn taken(busy: &Child, length: Duration) -> f64 {
+        let mut watcher = Watcher::new(&[busy.id()]).unwrap();
+        let before = watcher.sample_light();
+        let begun = std::time::Instant::now();
+        std::thread::sleep(length);
+        let spent_ns = watcher.sample_light().cpu_since_ns(&before);
+        spent_ns as f64 / begun.elapsed().as_nanos() as f64
+    }
+
+    #[test]
+    fn a_process_has_its_share_and_no_more() {
+        if let Err(error) = Share::try_out(0.2) {
+            // Not root, or no control groups: then the bed says so and goes on without.
+            assert!(error.to_string().contains("run it as root"), "{error}");
+            assert!(Share::hold(0.2, &[]).is_err());
+            return;
+        }
+        let mut busy = Command::new("sh")
+            .args(["-c", "while :; do :; done"])
+            .spawn()
+            .unwrap();
+        let share = Share::hold(0.2, &[busy.id()]).unwrap();
+        let folder = share.group.folder.clone();
+        // A quota is a bound, however busy the machine is; what it may be off by is one period.
+        let held = taken(&busy, Duration::from_secs(2));
+        remove_stale(|_| true);
+        assert!(folder.exists());
+        share.lift();
+        let lifted = taken(&busy, Duration::from_secs(2));
+        busy.kill().unwrap();
+        busy.wait().unwrap();
+        drop(share);
+        assert!(held < 0.25, "{held}");
+        assert!(lifted > held, "{lifted} after {held}");
+        assert!(!folder.exists());
+        drop(Share::hold(0.2, &[busy.id()]).expect("who has ended needs no share"));
+        assert!(!folder.exists());
+    }
+}
