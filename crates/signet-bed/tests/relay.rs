@@ -9,6 +9,7 @@ use std::time::Duration;
 use signet_bed::{
     Change, Command, Conditions, DelaySettings, Handle, Occasion, Relay, Report, Transport,
 };
+use sip_net::testing::uninterrupted;
 use socket2::SockRef;
 
 const MS: u64 = 1_000_000;
@@ -207,7 +208,7 @@ fn a_reset_is_passed_on_behind_what_was_sent_before_it() {
         let mut got = [0; 10];
         sees.read_exact(&mut got).unwrap();
         reset(breaks);
-        let error = sees.read(&mut got).unwrap_err();
+        let error = uninterrupted(|| sees.read(&mut got)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionReset);
         let report = relay.stop();
         assert_eq!((report.connections.open, report.connections.reset), (0, 1));
@@ -224,7 +225,7 @@ fn who_breaks_off_after_his_last_word_is_noticed_by_the_other_side() {
         .set_read_timeout(Some(Duration::from_secs(20)))
         .unwrap();
     caller.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(called.read(&mut [0; 1]).unwrap(), 0);
+    assert_eq!(uninterrupted(|| called.read(&mut [0; 1])).unwrap(), 0);
     reset(caller);
     // The reset comes by itself, or with the answer to what is written.
     let broken = (0..100_000).find_map(|_| called.write_all(&[0; 1_000]).err());
@@ -242,7 +243,7 @@ fn where_nobody_listens_the_caller_is_reset() {
     drop(listener);
     let relay = Running::start(to, |_| {});
     let mut caller = relay.connect();
-    let error = caller.read(&mut [0; 1]).unwrap_err();
+    let error = uninterrupted(|| caller.read(&mut [0; 1])).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
     assert_eq!(relay.stop().connections.reset, 1);
 }
@@ -260,7 +261,7 @@ fn who_does_not_read_holds_up_his_sender_and_no_other() {
     let whole = vec![7; 1 << 20];
     // The relay holds 32 MiB, the kernel's buffers some more.
     let error = loop {
-        match greedy.write(&whole) {
+        match uninterrupted(|| greedy.write(&whole)) {
             Ok(count) => sent += count,
             Err(error) => break error,
         }
@@ -309,7 +310,7 @@ fn datagrams_come_unchanged_to_the_one_who_asked() {
                 }
                 let mut buffer = [0; 2_000];
                 for datagram in &all {
-                    let count = socket.recv(&mut buffer).unwrap();
+                    let count = uninterrupted(|| socket.recv(&mut buffer)).unwrap();
                     assert_eq!(&buffer[..count], datagram, "in order");
                 }
             })
@@ -345,7 +346,7 @@ fn datagrams_are_lost_as_asked() {
     }
     let mut buffer = [0; 10];
     let mut arrived = 0;
-    while server.recv_from(&mut buffer).unwrap().0 == 1 {
+    while uninterrupted(|| server.recv_from(&mut buffer)).unwrap().0 == 1 {
         arrived += 1;
     }
     let report = relay.stop();

@@ -7,6 +7,7 @@ mod support;
 use std::net::UdpSocket;
 use std::time::Duration;
 
+use sip_net::testing::uninterrupted;
 use support::{Folder, await_port, free_port, free_ports};
 
 /// A scenario that nobody answers.
@@ -150,7 +151,7 @@ fn an_index_is_for_the_file_or_for_the_end_of_its_path() {
         );
         let calling = folder.ours("calling", &line);
         let mut bytes = [0; 2_000];
-        let (len, _) = socket.recv_from(&mut bytes).unwrap();
+        let (len, _) = uninterrupted(|| socket.recv_from(&mut bytes)).unwrap();
         let text = String::from_utf8_lossy(&bytes[..len]);
         assert!(text.contains("X-Field: 2\r\n"), "{name}: {text}");
         // Nobody answers.
@@ -209,7 +210,7 @@ fn what_comes_to_the_media_port_goes_back() {
     for port in [media, media + 2] {
         socket.send_to(b"a packet", ("127.0.0.1", port)).unwrap();
         let mut bytes = [0; 100];
-        let (len, from) = socket.recv_from(&mut bytes).unwrap();
+        let (len, from) = uninterrupted(|| socket.recv_from(&mut bytes)).unwrap();
         assert_eq!((&bytes[..len], from.port()), (&b"a packet"[..], port));
     }
     called.signal("TERM");
@@ -375,7 +376,7 @@ fn signals_that_end_programs_end_a_run_with_open_calls_at_once() {
             socket
                 .send_to(support::INVITE, ("127.0.0.1", port))
                 .unwrap();
-            let (len, _) = socket.recv_from(&mut [0; 2_000]).unwrap();
+            let (len, _) = uninterrupted(|| socket.recv_from(&mut [0; 2_000])).unwrap();
             assert!(len > 0);
             // Nobody will send an ACK.
             called.signal(signal);

@@ -7,6 +7,7 @@ mod support;
 
 use std::net::UdpSocket;
 
+use sip_net::testing::uninterrupted;
 use support::{DEADLINE, Ended, Folder, INVITE, await_port, free_port};
 
 /// What is compared of the statistics.
@@ -174,7 +175,7 @@ fn answer(is_ours: bool, first: &[u8], answer: impl Fn(&str) -> String) -> Outco
         folder.sipp("calling", &line)
     };
     let mut bytes = [0; 4_096];
-    let (len, from) = socket.recv_from(&mut bytes).unwrap();
+    let (len, from) = uninterrupted(|| socket.recv_from(&mut bytes)).unwrap();
     let request = String::from_utf8_lossy(&bytes[..len]).into_owned();
     if !first.is_empty() {
         socket.send_to(first, from).unwrap();

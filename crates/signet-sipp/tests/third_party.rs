@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, UdpSocket};
 use std::thread::JoinHandle;
 
+use sip_net::testing::uninterrupted;
 use support::{Ended, Folder, Running, await_port, free_port, repository};
 
 const CALLS: u32 = 5;
@@ -156,7 +157,7 @@ fn who_waits_for_a_call_and_tells_the_other_sends_to_the_remote_host() {
             .send_to(support::INVITE, ("127.0.0.1", port))
             .unwrap();
         let mut bytes = [0; 2_000];
-        let (len, from) = remote.recv_from(&mut bytes).unwrap();
+        let (len, from) = uninterrupted(|| remote.recv_from(&mut bytes)).unwrap();
         assert_eq!(from.port(), port);
         let text = String::from_utf8_lossy(&bytes[..len]);
         assert!(text.starts_with("SIP/2.0 200 OK\r\n"), "{text}");

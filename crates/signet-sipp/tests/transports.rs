@@ -5,6 +5,7 @@
 
 mod support;
 
+use sip_net::testing::uninterrupted;
 use sip_tls::testing::TestCa;
 use support::{Ended, Folder, await_port, free_port};
 
@@ -193,7 +194,7 @@ fn all_addresses_are_listened_on_unless_one_is_asked_for() {
         socket.connect(("127.0.0.9", port)).unwrap();
         socket.send(support::INVITE).unwrap();
         let mut bytes = [0; 2_000];
-        let heard = socket.recv(&mut bytes);
+        let heard = uninterrupted(|| socket.recv(&mut bytes));
         assert_eq!(heard.is_ok(), hears, "{line}: {heard:?}");
         let text = String::from_utf8_lossy(&bytes);
         assert!(!text.contains("<sip:0.0.0.0"), "{text}");
@@ -220,7 +221,7 @@ fn a_caller_with_all_addresses_names_the_one_that_it_is_reached_at() {
     let own = free_port();
     let _calling = folder.ours("calling", &format!("-sn uac {remote} -p {own} -m 1"));
     let mut bytes = [0; 2_000];
-    let (len, from) = socket.recv_from(&mut bytes).unwrap();
+    let (len, from) = uninterrupted(|| socket.recv_from(&mut bytes)).unwrap();
     let text = String::from_utf8_lossy(&bytes[..len]);
     assert_eq!(from, ([127, 0, 0, 1], own).into());
     assert!(
@@ -261,7 +262,7 @@ fn a_message_without_a_length_has_no_body() {
             let answered = format!("Call-ID: {id}\r\n");
             let mut bytes = [0; 2_000];
             while !answers.contains(&answered) {
-                let len = stream.read(&mut bytes).unwrap();
+                let len = uninterrupted(|| stream.read(&mut bytes)).unwrap();
                 assert!(len > 0, "ours: {is_ours}, {id}: {answers}");
                 answers += &String::from_utf8_lossy(&bytes[..len]);
             }

@@ -11,6 +11,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use sip_net::testing::uninterrupted;
 use sip_tls::testing::TestCa;
 use support::{ADDRESS, Running, TestDir, add_user, have, in_namespace, signet};
 
@@ -199,7 +200,7 @@ impl Phone {
 
     fn listen(&mut self) {
         let mut buffer = [0; 16_384];
-        if let Ok(n) = self.line.read(&mut buffer) {
+        if let Ok(n) = uninterrupted(|| self.line.read(&mut buffer)) {
             self.heard.push_str(&String::from_utf8_lossy(&buffer[..n]));
         }
     }

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::net::UdpSocket;
 use std::time::Duration;
 
+use sip_net::testing::uninterrupted;
 use support::command::{Serving, succeed, text};
 use support::{small_disk, with_small_disk};
 
@@ -50,7 +51,7 @@ fn nothing_acknowledged_is_lost() {
             );
             phone.send_to(request.as_bytes(), server.at("udp")).unwrap();
             let mut answer = [0; 65_535];
-            let length = phone.recv(&mut answer).unwrap();
+            let length = uninterrupted(|| phone.recv(&mut answer)).unwrap();
             let answer = String::from_utf8_lossy(&answer[..length]);
             if answer.starts_with("SIP/2.0 200 ") {
                 acknowledged.insert(format!("sip:u{user}@example.com"));

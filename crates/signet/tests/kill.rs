@@ -12,6 +12,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use sip_net::testing::uninterrupted;
 use support::command::{succeed, text};
 use support::{Server, TestDir, free_port};
 
@@ -178,7 +179,7 @@ fn check(to: SocketAddr, acknowledged: &HashMap<u32, u32>, round: u32) {
         for attempt in 0..10 {
             let message = query(user, round * 100 + attempt, &socket);
             socket.send_to(message.as_bytes(), to).unwrap();
-            if let Ok(n) = socket.recv(&mut buffer) {
+            if let Ok(n) = uninterrupted(|| socket.recv(&mut buffer)) {
                 let text = String::from_utf8_lossy(&buffer[..n]).into_owned();
                 if user_of(&text) == Some(user) && text.contains("query") {
                     answer = Some(text);

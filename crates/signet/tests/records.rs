@@ -14,6 +14,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use sip_net::testing::uninterrupted;
 use sip_userdb::Layout;
 use sql::mariadb::MariaDb;
 use sql::postgresql::PostgreSql;
@@ -76,7 +77,7 @@ fn refused_calls(server: SocketAddr, from: &str, count: usize) {
         socket.send_to(invite.as_bytes(), server).unwrap();
         let mut buffer = [0; 65_535];
         let answer = loop {
-            let len = socket.recv(&mut buffer).unwrap();
+            let len = uninterrupted(|| socket.recv(&mut buffer)).unwrap();
             let answer = String::from_utf8_lossy(&buffer[..len]).into_owned();
             if answer.contains(&name) && !answer.starts_with("SIP/2.0 1") {
                 break answer;

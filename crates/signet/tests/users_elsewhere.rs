@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use sip_net::testing::uninterrupted;
 use sip_userdb::Layout;
 use sql::mariadb::MariaDb;
 use sql::postgresql::PostgreSql;
@@ -261,7 +262,7 @@ fn message(server: &Server, from: &str, to: &str, password: &str) -> String {
         socket.send_to(request.as_bytes(), server.udp).unwrap();
         let mut buffer = [0; 65_535];
         loop {
-            let len = socket.recv(&mut buffer).expect("it is answered");
+            let len = uninterrupted(|| socket.recv(&mut buffer)).expect("it is answered");
             let answer = String::from_utf8_lossy(&buffer[..len]);
             if !answer.starts_with("SIP/2.0 1") {
                 return answer.into_owned();

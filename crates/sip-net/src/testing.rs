@@ -1,8 +1,10 @@
-//! For tests: a DNS server and a WebSocket client of our own, and ports for other programs.
+//! For tests: a DNS server and a WebSocket client of our own, ports for other programs, and reads
+//! that go on where the machine was halted.
 //! What cannot be done here ends the test: these are the only functions of the
 //! crate that panic.
 #![allow(clippy::expect_used)]
 
+mod interrupted;
 mod ports;
 mod websocket;
 
@@ -12,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
+pub use interrupted::uninterrupted;
 pub use ports::free_ports;
 pub use websocket::{Received, WebSocketClient, upgrade_request};
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::common::*;
 use sip_msg::Transport;
+use sip_net::testing::uninterrupted;
 
 fn bench() -> Bench {
     Bench::on(Transport::Udp, "127.0.0.1")
@@ -23,7 +24,7 @@ fn server() -> (UdpSocket, SocketAddr) {
 /// What a server gets, and from where.
 fn asked(server: &UdpSocket) -> (Vec<u8>, SocketAddr) {
     let mut buffer = [0; 65_535];
-    let (len, from) = server.recv_from(&mut buffer).unwrap();
+    let (len, from) = uninterrupted(|| server.recv_from(&mut buffer)).unwrap();
     (buffer[..len].to_vec(), from)
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::common::{Bench, Seen, any_port, message, request, send_failed, to};
 use sip_msg::{ConnId, ListenerId, Target, Transport};
+use sip_net::testing::uninterrupted;
 use sip_net::{ListenerConfig, Net, NetConfig, NetEvent, QUOTED_BYTES_MAX, SendError, bind};
 
 #[test]
@@ -264,7 +265,7 @@ fn each_answer_leaves_from_the_address_that_was_asked_whoever_asked_before() {
         server.net.send(&Target::back(&flow), b"me", 0);
         server.net.flush();
         let mut buffer = [0; 16];
-        let (_, from) = client.recv_from(&mut buffer).unwrap();
+        let (_, from) = uninterrupted(|| client.recv_from(&mut buffer)).unwrap();
         assert_eq!(from, flow.local);
     }
 }
@@ -303,7 +304,7 @@ fn a_binding_request_is_answered_at_the_port_and_no_message() {
         assert_eq!(server.message().1, b"x");
         server.net.flush();
         let mut buffer = [0; 64];
-        let (got, from) = client.recv_from(&mut buffer).unwrap();
+        let (got, from) = uninterrupted(|| client.recv_from(&mut buffer)).unwrap();
         assert_eq!((got, from), (len, server.addr()));
         assert_eq!(buffer[..2], [1, 1]);
         assert_eq!(buffer[8..20], *b"transaction!");

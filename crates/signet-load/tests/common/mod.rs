@@ -7,7 +7,7 @@
     clippy::panic
 )]
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -146,7 +146,12 @@ pub fn serve(stream: &mut TcpStream, ends: &AtomicBool, mut answer: impl FnMut(&
         match stream.read(&mut buffer) {
             Ok(0) => return,
             Ok(length) => unread.extend_from_slice(&buffer[..length]),
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
+            // A machine that was halted interrupts who waits for a limited time (signal(7)).
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
+            {
+                continue;
+            }
             Err(_) => return,
         }
         while let Some(request) = next_request(&mut unread) {

@@ -13,6 +13,7 @@ use crate::support::openssl::{figure, wait_for_figure};
 use crate::support::phone::{Phone, field};
 use crate::support::{Running, TestDir, add_user, free_port, have, hook, unique};
 use serde_json::Value;
+use sip_net::testing::uninterrupted;
 
 /// How long anything may take on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -287,7 +288,7 @@ fn what_callers_write_stays_text_on_its_way_there_and_back() {
         );
         socket.send(text.as_bytes()).unwrap();
         let mut answer = [0; 65_535];
-        let length = socket.recv(&mut answer).unwrap();
+        let length = uninterrupted(|| socket.recv(&mut answer)).unwrap();
         let answer = String::from_utf8_lossy(&answer[..length]).into_owned();
         assert!(
             answer.starts_with(&format!("SIP/2.0 {status} ")),

@@ -13,6 +13,7 @@ use crate::support::command::{Serving, fail, run, succeed, text};
 use crate::support::openssl::{figure, wait_for_figure};
 use crate::support::phone::Phone;
 use crate::support::{Running, TestDir, add_user, free_port, have};
+use sip_net::testing::uninterrupted;
 
 const DOMAIN: &str = "example.com";
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -397,7 +398,7 @@ fn what_a_user_may_counts_when_the_command_returns_and_goes_with_him() {
 fn provider_answers(provider: &UdpSocket) -> String {
     let mut buffer = [0; 65_535];
     loop {
-        let (len, from) = provider.recv_from(&mut buffer).expect("an INVITE");
+        let (len, from) = uninterrupted(|| provider.recv_from(&mut buffer)).expect("an INVITE");
         let text = String::from_utf8_lossy(&buffer[..len]).into_owned();
         if !text.starts_with("INVITE ") {
             continue;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use crate::support::command::{Serving, run, text};
 use crate::support::{Running, TestDir, add_user, free_port, have, unique};
 use md5::{Digest, Md5};
+use sip_net::testing::uninterrupted;
 
 const DOMAIN: &str = "example.com";
 /// Where phones are of which less is asked.
@@ -41,7 +42,7 @@ fn socket(address: &str, to: SocketAddr) -> UdpSocket {
 
 fn answer(socket: &UdpSocket) -> String {
     let mut buffer = [0; 65_535];
-    let len = socket.recv(&mut buffer).unwrap();
+    let len = uninterrupted(|| socket.recv(&mut buffer)).unwrap();
     String::from_utf8_lossy(&buffer[..len]).into_owned()
 }
 
@@ -304,7 +305,7 @@ fn a_phone_with_reg_id_registers_through_a_kamailio_that_writes_no_ob() {
     let len = loop {
         // Until Kamailio listens a datagram comes back, or is lost.
         let _ = phone.send(register.as_bytes());
-        match phone.recv(&mut buffer) {
+        match uninterrupted(|| phone.recv(&mut buffer)) {
             Ok(len) => break len,
             Err(_) => {
                 let log = || fs::read_to_string(folder.path().join("kamailio.log"));

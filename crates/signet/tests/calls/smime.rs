@@ -18,6 +18,7 @@ use crate::support::command::{Serving, run, text};
 use crate::support::openssl::PATIENCE;
 use crate::support::{Running, TestDir, free_port, have, unique};
 use measure::RunResult;
+use sip_net::testing::uninterrupted;
 use smime::make::{Authority, Key, Kind};
 use smime::{BodySecurity, Keyring, Protection, Sealed, Transfer, Trust};
 
@@ -215,7 +216,8 @@ fn message(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Option<(String, Vec<
                 return Some((head, body));
             }
         }
-        let length = stream.read(&mut buffer).ok().filter(|length| *length > 0)?;
+        let read = uninterrupted(|| stream.read(&mut buffer));
+        let length = read.ok().filter(|length| *length > 0)?;
         unread.extend_from_slice(&buffer[..length]);
     }
 }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use crate::support::command::{Serving, run, succeed, text};
 use crate::support::{Running, TestDir, free_port, signet};
 use measure::RunResult;
+use sip_net::testing::uninterrupted;
 
 const FINE_OR_DOUBT: [i32; 2] = [0, 3];
 
@@ -346,7 +347,7 @@ fn an_answer_that_crosses_the_cancel_is_a_call_given_up() {
     let mut process = Running::start(signet(), &arguments, &log);
     let mut buffer = [0; 4096];
     let mut receive = |method: &str| loop {
-        let (length, from) = called.recv_from(&mut buffer).expect(method);
+        let (length, from) = uninterrupted(|| called.recv_from(&mut buffer)).expect(method);
         let request = String::from_utf8_lossy(&buffer[..length]).into_owned();
         if request.starts_with(method) {
             return (request, from);

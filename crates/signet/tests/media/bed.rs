@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
 use sip_media::bencode::{self, Value, Writer};
+use sip_net::testing::uninterrupted;
 
 use crate::support::command::{Serving, succeed, text};
 use crate::support::phone::{Dialog, Phone, field, fields};
@@ -85,7 +86,7 @@ impl Engine {
         self.control.send_to(&datagram, self.at).ok()?;
         let mut buffer = vec![0; 65_535];
         loop {
-            let length = self.control.recv(&mut buffer).ok()?;
+            let length = uninterrupted(|| self.control.recv(&mut buffer)).ok()?;
             let reply = buffer[..length].strip_prefix(cookie.as_bytes());
             if let Some(reply) = reply.and_then(|reply| reply.strip_prefix(b" ")) {
                 return Some(reply.to_vec());
@@ -236,7 +237,7 @@ impl Speaker {
     /// The same of who says more than one thing; what that is.
     pub(crate) fn hear_sound(&self) -> Option<(SocketAddr, [u8; 160])> {
         let mut buffer = [0; 2_000];
-        let (length, from) = self.media.recv_from(&mut buffer).ok()?;
+        let (length, from) = uninterrupted(|| self.media.recv_from(&mut buffer)).ok()?;
         assert_eq!(length, 172, "a packet of G.711");
         assert_eq!(buffer[1] & 0x7f, 0, "PCMU");
         Some((from, buffer[12..172].try_into().unwrap()))

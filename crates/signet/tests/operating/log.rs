@@ -13,6 +13,7 @@ use crate::support::command::{Serving, text};
 use crate::support::openssl::{PATIENCE, figure};
 use crate::support::{Running, TestDir, signet, unique};
 use nix::fcntl::{FcntlArg, fcntl};
+use sip_net::testing::uninterrupted;
 
 /// Sources that have a line each, of each table, in ten seconds; more of them have none.
 const SOURCES: u16 = 1_024;
@@ -56,7 +57,7 @@ fn refused(to: SocketAddr, source: u16, method: &str, uri: &str, from: &str) {
     );
     socket.send(request.as_bytes()).unwrap();
     let mut answer = [0; 65_535];
-    let len = socket.recv(&mut answer).unwrap();
+    let len = uninterrupted(|| socket.recv(&mut answer)).unwrap();
     let answer = String::from_utf8_lossy(&answer[..len]);
     assert!(answer.starts_with("SIP/2.0 4"), "{answer}");
 }

@@ -13,6 +13,7 @@ use crate::support::command::{Serving, fail, succeed, text};
 use crate::support::openssl::{figure, wait_for_figure};
 use crate::support::phone::Phone;
 use crate::support::{TestDir, add_user, have, unique};
+use sip_net::testing::uninterrupted;
 
 const DOMAIN: &str = "example.com";
 /// A trusted peer, a stranger, and a gateway that is dead and in no list.
@@ -71,7 +72,7 @@ fn request(
 fn answered(socket: &UdpSocket) -> u16 {
     loop {
         let mut answer = [0; 65_535];
-        let length = socket.recv(&mut answer).unwrap();
+        let length = uninterrupted(|| socket.recv(&mut answer)).unwrap();
         let answer = String::from_utf8_lossy(&answer[..length]).into_owned();
         let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
         if status >= 200 {

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::net::{SocketAddr, UdpSocket};
 
 use md5::{Digest, Md5};
+use sip_net::testing::uninterrupted;
 
 use super::rows::{At, BUSY, MIRROR, PEER, PHONE, ROWS, Row, SILENT};
 use super::sipp::{Ask, PATIENCE, Run, Scenario, done, listens};
@@ -148,7 +149,7 @@ fn send_back(bed: &Bed<'_>, row: &Row) {
 
 fn receive(socket: &UdpSocket) -> String {
     let mut answer = [0; 65_535];
-    let length = socket.recv(&mut answer).unwrap();
+    let length = uninterrupted(|| socket.recv(&mut answer)).unwrap();
     String::from_utf8_lossy(&answer[..length]).into_owned()
 }
 
@@ -256,7 +257,7 @@ fn draining(bed: &Bed<'_>, row: &Row) {
     let mut came = [0; 65_535];
     bed.silent.set_read_timeout(Some(PATIENCE)).unwrap();
     let from = loop {
-        let (length, from) = bed.silent.recv_from(&mut came).unwrap();
+        let (length, from) = uninterrupted(|| bed.silent.recv_from(&mut came)).unwrap();
         let came = String::from_utf8_lossy(&came[..length]).into_owned();
         if came.starts_with("INVITE ") && came.contains("Call-ID: held\r\n") {
             let copied: String = came

@@ -7,6 +7,8 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use sip_net::testing::uninterrupted;
+
 use super::{Running, options, signet};
 
 /// Runs the program to its end.
@@ -117,7 +119,7 @@ impl Serving {
         );
         socket.send_to(request.as_bytes(), to).unwrap();
         let mut answer = [0; 65_535];
-        let length = socket.recv(&mut answer).unwrap();
+        let length = uninterrupted(|| socket.recv(&mut answer)).unwrap();
         String::from_utf8_lossy(&answer[..length])
             .lines()
             .next()

@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use sip_net::testing::uninterrupted;
+
 /// The program under test.
 pub fn signet() -> &'static str {
     env!("CARGO_BIN_EXE_signet")
@@ -194,7 +196,7 @@ impl Server {
             return false;
         }
         let mut answer = [0; 65_535];
-        match socket.recv(&mut answer) {
+        match uninterrupted(|| socket.recv(&mut answer)) {
             Ok(n) => answer[..n].starts_with(b"SIP/2.0 "),
             Err(_) => {
                 std::thread::sleep(Duration::from_millis(20));
@@ -279,7 +281,7 @@ pub fn receive_all(socket: &UdpSocket, wait: Duration) -> Vec<Vec<u8>> {
     socket.set_read_timeout(Some(wait)).unwrap();
     let mut found = Vec::new();
     let mut buffer = [0; 65_535];
-    while let Ok(n) = socket.recv(&mut buffer) {
+    while let Ok(n) = uninterrupted(|| socket.recv(&mut buffer)) {
         found.push(buffer[..n].to_vec());
     }
     found
@@ -294,7 +296,7 @@ pub fn exchange_tcp(to: SocketAddr, bytes: &[u8], wait: Duration) -> (Vec<u8>, b
     let mut found = Vec::new();
     let mut buffer = [0; 65_535];
     loop {
-        match stream.read(&mut buffer) {
+        match uninterrupted(|| stream.read(&mut buffer)) {
             Ok(0) => return (found, true),
             Ok(n) => found.extend_from_slice(&buffer[..n]),
             Err(e) if e.kind() == std::io::ErrorKind::ConnectionReset => return (found, true),

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use md5::{Digest, Md5};
-use sip_net::testing::{Received, WebSocketClient, upgrade_request};
+use sip_net::testing::{Received, WebSocketClient, uninterrupted, upgrade_request};
 
 use super::unique;
 
@@ -27,7 +27,7 @@ impl Link for UdpSocket {
 
     fn receive(&mut self) -> Option<String> {
         let mut buffer = [0; 65_535];
-        let len = self.recv(&mut buffer).ok()?;
+        let len = uninterrupted(|| self.recv(&mut buffer)).ok()?;
         Some(String::from_utf8_lossy(&buffer[..len]).into_owned())
     }
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use crate::support::command::Serving;
 use crate::support::openssl::{PATIENCE, serve, wait_for_figure, write_pair};
 use crate::support::{Running, TestDir, free_port, have, skip, unique};
+use sip_net::testing::uninterrupted;
 use sip_tls::testing::TestCa;
 
 /// A Kamailio that sends what comes over UDP on to Signet over TLS, and answers
@@ -128,7 +129,7 @@ fn ask(to: SocketAddr, uri: &str, from: &str) -> String {
     loop {
         assert!(Instant::now() < until, "no answer to {request}");
         socket.send_to(request.as_bytes(), to).unwrap();
-        while let Ok(length) = socket.recv(&mut buffer) {
+        while let Ok(length) = uninterrupted(|| socket.recv(&mut buffer)) {
             let answer = String::from_utf8_lossy(&buffer[..length]).into_owned();
             let first = answer.lines().next().unwrap().to_owned();
             if !first.starts_with("SIP/2.0 1") {

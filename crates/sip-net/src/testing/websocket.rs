@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 
+use super::uninterrupted;
 use crate::ws::{Item, Opcode, Reader, Taken, write_close, write_frame, write_message};
 
 /// A client at one end of a stream that blocks.
@@ -53,7 +54,7 @@ impl<S: Read + Write> WebSocketClient<S> {
             if let Some(end) = answer.windows(4).position(|at| at == b"\r\n\r\n") {
                 break end + 4;
             }
-            match stream.read(&mut buffer) {
+            match uninterrupted(|| stream.read(&mut buffer)) {
                 Ok(len @ 1..) => answer.extend_from_slice(buffer.get(..len).unwrap_or_default()),
                 _ => return Err(String::from_utf8_lossy(&answer).into_owned()),
             }
@@ -125,7 +126,7 @@ impl<S: Read + Write> WebSocketClient<S> {
                         Item::Close(code) => return Received::Close(code),
                     }
                 }
-                Ok(Taken::More) => match self.stream.read(&mut buffer) {
+                Ok(Taken::More) => match uninterrupted(|| self.stream.read(&mut buffer)) {
                     Ok(len @ 1..) => {
                         let read = buffer.get(..len).unwrap_or_default();
                         self.unread.extend_from_slice(read);

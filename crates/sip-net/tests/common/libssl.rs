@@ -1,7 +1,7 @@
 //! The other end in legacy tests: the OpenSSL that was built with weak
 //! suites, driven by itself over a blocking socket.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -13,9 +13,30 @@ use openssl::ssl::{
 };
 use openssl::x509::X509;
 use openssl::x509::store::X509StoreBuilder;
+use sip_net::testing::uninterrupted;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 pub const ANSWER: &[u8] = b"SIP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n";
+
+/// A socket that goes on where a halt of the machine has interrupted it: OpenSSL gives up.
+#[derive(Debug)]
+struct Uninterrupted(TcpStream);
+
+impl Read for Uninterrupted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        uninterrupted(|| self.0.read(buffer))
+    }
+}
+
+impl Write for Uninterrupted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
 
 /// What it saw of one connection.
 #[derive(Debug)]
@@ -119,7 +140,7 @@ pub fn server(
                 return;
             };
             socket.set_read_timeout(Some(PATIENCE)).unwrap();
-            let visit = match Ssl::new(&context).unwrap().accept(socket) {
+            let visit = match Ssl::new(&context).unwrap().accept(Uninterrupted(socket)) {
                 Ok(mut stream) => receive(&mut stream, len).map(|received| {
                     let _ = stream.write_all(ANSWER);
                     let visit = look(&stream, received);
@@ -137,13 +158,13 @@ pub fn server(
     (addr, result)
 }
 
-fn connect(addr: SocketAddr) -> TcpStream {
+fn connect(addr: SocketAddr) -> Uninterrupted {
     let socket = TcpStream::connect(addr).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    socket
+    Uninterrupted(socket)
 }
 
-fn receive(stream: &mut SslStream<TcpStream>, len: usize) -> Result<Vec<u8>, String> {
+fn receive(stream: &mut SslStream<Uninterrupted>, len: usize) -> Result<Vec<u8>, String> {
     let mut received = vec![0; len];
     stream
         .read_exact(&mut received)
@@ -151,7 +172,7 @@ fn receive(stream: &mut SslStream<TcpStream>, len: usize) -> Result<Vec<u8>, Str
     Ok(received)
 }
 
-fn look(stream: &SslStream<TcpStream>, received: Vec<u8>) -> Visit {
+fn look(stream: &SslStream<Uninterrupted>, received: Vec<u8>) -> Visit {
     let ssl = stream.ssl();
     let suite = ssl.current_cipher().and_then(|suite| suite.standard_name());
     Visit {

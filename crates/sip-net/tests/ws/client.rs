@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use sip_msg::{Flow, Target, Transport};
 use sip_net::clock::Clock;
+use sip_net::testing::uninterrupted;
 use sip_net::ws::{Opcode, UpgradeFault, WebSocketRequest, write_frame};
 use sip_net::{CloseReason, ListenerConfig, NetConfig, SendError, WebSocketListener};
 use sip_tls::testing::TestCa;
@@ -67,7 +68,7 @@ fn raw(answer: impl FnOnce(&str) -> Vec<u8> + Send + 'static) -> (Target, JoinHa
 
 fn read_some(stream: &mut TcpStream, all: &mut Vec<u8>) -> bool {
     let mut buffer = [0; 4_096];
-    let len = stream.read(&mut buffer).unwrap_or(0);
+    let len = uninterrupted(|| stream.read(&mut buffer)).unwrap_or(0);
     all.extend_from_slice(&buffer[..len]);
     len > 0
 }
