@@ -147,49 +147,60 @@ pub(crate) fn remove_stale(lives: impl Fn(u32) -> bool) {
 
 #[cfg(test)]
 mod tests {
-    use std::process::{Child, Command};
-
-    use measure::Watcher;
+    use std::process::Command;
+    use std::time::Instant;
 
     use super::*;
 
-    /// The share of a core that a loop takes in so long.
-    fn taken(busy: &Child, length: Duration) -> f64 {
-        let mut watcher = Watcher::new(&[busy.id()]).unwrap();
-        let before = watcher.sample_light();
-        let begun = std::time::Instant::now();
-        std::thread::sleep(length);
-        let spent_ns = watcher.sample_light().cpu_since_ns(&before);
-        spent_ns as f64 / begun.elapsed().as_nanos() as f64
+    /// The number behind a word in a file of a group.
+    fn told(folder: &Path, file: &str, word: &str) -> Option<u64> {
+        let text = fs::read_to_string(folder.join(file)).ok()?;
+        let of_line = |line: &str| line.strip_prefix(word)?.trim().parse().ok();
+        text.lines().find_map(of_line)
     }
 
     #[test]
-    fn a_process_has_its_share_and_no_more() {
-        if let Err(error) = Share::try_out(0.2) {
+    fn a_process_is_held_to_its_share_until_it_is_lifted() {
+        if let Err(error) = Share::try_out(0.05) {
             // Not root, or no control groups: then the bed says so and goes on without.
             assert!(error.to_string().contains("run it as root"), "{error}");
-            assert!(Share::hold(0.2, &[]).is_err());
+            assert!(Share::hold(0.05, &[]).is_err());
             return;
         }
         let mut busy = Command::new("sh")
             .args(["-c", "while :; do :; done"])
             .spawn()
             .unwrap();
-        let share = Share::hold(0.2, &[busy.id()]).unwrap();
+        let share = Share::hold(0.05, &[busy.id()]).unwrap();
         let folder = share.group.folder.clone();
-        // A quota is a bound, however busy the machine is; what it may be off by is one period.
-        let held = taken(&busy, Duration::from_secs(2));
-        remove_stale(|_| true);
-        assert!(folder.exists());
+        let quota = |file: &str| fs::read_to_string(folder.join(file)).unwrap_or_default();
+        let quotas = || quota("cpu.max") + &quota("cpu.cfs_quota_us");
+        assert!(quotas().starts_with("1000"), "{}", quotas());
+        // The kernel has made it wait.
+        let until = Instant::now() + Duration::from_secs(60);
+        while told(&folder, "cpu.stat", "nr_throttled ").unwrap_or(0) == 0 {
+            assert!(Instant::now() < until, "it has never waited");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // As if this run had been killed.
+        let others_live = |id| id != std::process::id();
+        remove_stale(others_live);
+        assert!(folder.exists(), "a group with processes stays");
         share.lift();
-        let lifted = taken(&busy, Duration::from_secs(2));
+        let lifted = quotas();
         busy.kill().unwrap();
         busy.wait().unwrap();
+        assert!(
+            lifted.starts_with("max") || lifted.starts_with("-1"),
+            "{lifted}"
+        );
+        while folder.exists() {
+            assert!(Instant::now() < until, "the group stays");
+            remove_stale(others_live);
+            std::thread::sleep(Duration::from_millis(20));
+        }
         drop(share);
-        assert!(held < 0.25, "{held}");
-        assert!(lifted > held, "{lifted} after {held}");
-        assert!(!folder.exists());
-        drop(Share::hold(0.2, &[busy.id()]).expect("who has ended needs no share"));
+        drop(Share::hold(0.05, &[busy.id()]).expect("who has ended needs no share"));
         assert!(!folder.exists());
     }
 }
