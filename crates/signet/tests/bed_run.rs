@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use signet_bed::experiment::Experiment;
 use signet_bed::record::{Record, Repeat, figure};
 use sip_net::testing::free_ports;
+use support::command::succeed;
 use support::{Running, TestDir, have, signet};
 
 /// How long a run of the tiny experiment may take.
@@ -169,6 +170,41 @@ fn a_run_keeps_what_it_measured_of_each_system() {
     let (code, said) = bed.run(&[]);
     assert_eq!(code, 2, "{said}");
     assert!(said.contains("--resume"), "{said}");
+}
+
+/// Where the kernel has no groups for this user the server has its core whole, and that is said.
+#[test]
+fn a_server_is_held_to_its_share_of_a_core() {
+    let bed = Bed::new("bed-share", 1);
+    let text = fs::read_to_string(&bed.experiment).unwrap();
+    let text = text.replace("flow =", "server_share = 0.5\nflow =");
+    fs::write(&bed.experiment, text).unwrap();
+    let (code, said) = bed.run(&["--cases", "udp"]);
+    assert_eq!(code, 0, "{said}");
+    let record = bed.record().unwrap();
+    let mut repeats = record.results.iter().flat_map(|result| &result.repeats);
+    let share = repeats.next().expect("a repeat").server_share;
+    assert_eq!(
+        share.is_none(),
+        said.contains("a whole core and not 0.5 of it")
+    );
+    assert!(share.is_none() || share == Some(0.5), "{share:?}");
+    let out = bed.out().display().to_string();
+    succeed(&["bed", "report", &out], "");
+    let page = fs::read_to_string(bed.out().join("record.html")).unwrap();
+    let told = match share {
+        Some(_) => "50% of its core by a quota",
+        None => "did not hold it to the share",
+    };
+    assert!(page.contains(told), "{page}");
+    for within in ["/sys/fs/cgroup", "/sys/fs/cgroup/cpu"] {
+        for group in fs::read_dir(within).into_iter().flatten().flatten() {
+            let name = group.file_name().display().to_string();
+            let run = name.strip_prefix("signet-bed-");
+            let lives = |id: &str| Path::new(&format!("/proc/{id}")).exists();
+            assert!(run.is_none_or(lives), "{name} is left");
+        }
+    }
 }
 
 #[test]
