@@ -257,6 +257,14 @@ fn warnings(a: &Record, b: &Record) -> Vec<String> {
             b.machine.idle
         ));
     }
+    let shares = [a, b].map(|record| record.machine.has_shares == Some(true));
+    if shares[0] != shares[1] {
+        warnings.push(
+            "servers were held to a share of their core in one of the two alone: their peaks cannot \
+             be compared"
+                .to_owned(),
+        );
+    }
     if a.versions != b.versions {
         warnings.push("the programs are of different versions".to_owned());
     }

@@ -212,10 +212,11 @@ fn what_differs_is_named_and_what_cannot_be_compared_refused() {
 fn other_machines_and_versions_are_told() {
     let mut other = record(&[50.0]);
     other.machine.cores = 8;
+    other.machine.has_shares = Some(true);
     other
         .versions
         .insert("kamailio".to_owned(), "5.8".to_owned());
     other.ended_unix_s = None;
     other.form = "long".to_owned();
-    assert_eq!(compare(&record(&[50.0]), &other).unwrap().warnings.len(), 4);
+    assert_eq!(compare(&record(&[50.0]), &other).unwrap().warnings.len(), 5);
 }

@@ -138,6 +138,7 @@ pub(crate) fn record() -> Record {
             network: "loopback".to_owned(),
             idle: "awake".to_owned(),
             pinned: labels(&[("server", "0"), ("load", "1")]),
+            has_shares: None,
         },
         address: None,
         versions: labels(&[("signet", "0.1.0"), ("kamailio", "5.6.3")]),

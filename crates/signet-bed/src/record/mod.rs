@@ -71,6 +71,9 @@ pub struct Machine {
     pub idle: String,
     /// The core of `server`, `database`, `relay`, `load`.
     pub pinned: BTreeMap<String, String>,
+    /// Whether servers were held to the share of their core that a case asks for; `None` where
+    /// none asks, and in records from before this was kept.
+    pub has_shares: Option<bool>,
 }
 
 /// Of records from before cores could be kept awake.

@@ -149,6 +149,11 @@ fn around(record: &Record) -> BTreeMap<String, String> {
     let cores = machine.pinned.iter();
     let cores: Vec<String> = cores.map(|(who, core)| format!("{who} {core}")).collect();
     let address = record.address.clone().unwrap_or_default();
+    let shares = match machine.has_shares {
+        Some(true) => "held",
+        Some(false) => "not held",
+        None => "not asked for",
+    };
     let mut all: BTreeMap<String, String> = [
         ("processor", machine.cpu_model.clone()),
         ("number of cores", machine.cores.to_string()),
@@ -156,6 +161,7 @@ fn around(record: &Record) -> BTreeMap<String, String> {
         ("network", machine.network.clone()),
         ("idle cores", machine.idle.clone()),
         ("place of each on cores", cores.join(", ")),
+        ("shares of a core", shares.to_owned()),
         ("server at the address", address),
     ]
     .map(|(what, value)| (what.to_owned(), value))
@@ -273,6 +279,8 @@ mod tests {
         assert!(error.contains("processor ``"), "{error}");
         let error = with(|other| other.machine.idle = "awake".to_owned());
         assert!(error.contains("idle cores ``"), "{error}");
+        let error = with(|other| other.machine.has_shares = Some(true));
+        assert!(error.contains("shares of a core `not asked for`"), "{error}");
         let error = with(|other| other.address = Some("127.0.0.2:5060".to_owned()));
         assert!(error.contains("address `127.0.0.1:5060`"), "{error}");
         let build = |other: &mut Record| {

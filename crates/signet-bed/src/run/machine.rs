@@ -12,7 +12,7 @@ use crate::record::Machine;
 use crate::system::{Driver, Network, Unable};
 
 /// This machine, with who is where on it; its cores are kept awake from now on.
-pub(super) fn machine(cores: &Cores, network: &Network) -> Machine {
+pub(super) fn machine(cores: &Cores, network: &Network, has_shares: Option<bool>) -> Machine {
     let host = Host::this();
     let pinned = [
         ("server", &cores.server),
@@ -29,6 +29,7 @@ pub(super) fn machine(cores: &Cores, network: &Network) -> Machine {
         pinned: pinned
             .map(|(who, core)| (who.to_owned(), core.clone()))
             .into(),
+        has_shares,
     }
 }
 

@@ -56,8 +56,9 @@ impl<'a> Session<'a> {
         } else {
             Network::loopback()
         };
+        let has_shares = is_started.then(|| has_shares(&task.cases)).flatten();
         let record = Record {
-            machine: machine::machine(&cores, &network),
+            machine: machine::machine(&cores, &network, has_shares),
             address: options.to.as_ref().map(|(_, address)| address.to_string()),
             versions,
             ..fresh(task, options, &drivers)
@@ -87,7 +88,7 @@ impl<'a> Session<'a> {
             certificates,
             database,
             network,
-            has_shares: has_shares(&task.cases),
+            has_shares: has_shares == Some(true),
             stop,
         };
         Ok(Self {
@@ -391,13 +392,12 @@ fn users(cases: &[Case]) -> Option<u32> {
 }
 
 /// Whether servers can be held to a share of their core, where a case wants it. Where not, they
-/// have all of it, and a peak that is not theirs is told as the least that they can do.
-fn has_shares(cases: &[Case]) -> bool {
+/// have all of it, and a peak that is not theirs is told as the least that they can do. `None`
+/// where no case wants it.
+fn has_shares(cases: &[Case]) -> Option<bool> {
     let mut shares = cases.iter().filter_map(|case| case.setting.server_share);
-    let Some(share) = shares.next() else {
-        return false;
-    };
-    match Share::try_out(share) {
+    let share = shares.next()?;
+    Some(match Share::try_out(share) {
         Ok(()) => true,
         Err(why) => {
             say(&format!(
@@ -405,7 +405,7 @@ fn has_shares(cases: &[Case]) -> bool {
             ));
             false
         }
-    }
+    })
 }
 
 /// A record with a place for every result.
