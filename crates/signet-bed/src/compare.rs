@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::experiment::{Experiment, Interval, Load, Noise, SPREAD_MAX, counted};
 use crate::page::figures::{Kind, kind_of};
-use crate::record::{CaseResult, Record, figure};
+use crate::record::{CaseResult, Machine, Record, figure};
 
 /// The share of figures that must agree: 19 of 20.
 pub const AGREE_MIN: f64 = 0.95;
@@ -242,7 +242,11 @@ fn warnings(a: &Record, b: &Record) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if a.machine != b.machine {
+    let machine = |record: &Record| Machine {
+        has_shares: None,
+        ..record.machine.clone()
+    };
+    if machine(a) != machine(b) {
         warnings.push(format!(
             "the machines differ: {}, {} cores, Linux {}, {}, idle cores {}; and {}, {} cores, Linux {}, {}, idle cores {}",
             a.machine.cpu_model,

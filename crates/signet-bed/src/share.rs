@@ -5,9 +5,11 @@
 //! while the load has room. The kernel lets a control group run for a quota of CPU time in each
 //! period, and wait for the rest of it (its `Documentation/scheduler/sched-bwc.rst`).
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use crate::Error;
@@ -26,20 +28,41 @@ const NAME: &str = "signet-bed-";
 /// then their group goes.
 #[derive(Debug)]
 pub(crate) struct Share {
+    share: f64,
     group: Group,
 }
 
 impl Share {
-    /// Holds these processes, and all that they start from now on, to a share of one core.
+    /// Holds processes, and all that they start from now on, to a share of one core. `members`
+    /// says which: it is asked until it names no new one, since those that were not yet held may
+    /// have started others.
     ///
     /// # Errors
-    /// Why the kernel does not.
-    pub(crate) fn hold(share: f64, processes: &[u32]) -> Result<Self, String> {
+    /// Why the kernel does not, and that there is nobody to hold.
+    pub(crate) fn hold(share: f64, members: impl Fn() -> Vec<u32>) -> Result<Self, String> {
         let group = Group::new(share)?;
-        for id in processes {
-            group.add(*id)?;
+        let mut held = BTreeSet::new();
+        loop {
+            let new: Vec<u32> = members()
+                .into_iter()
+                .filter(|id| held.insert(*id))
+                .collect();
+            if new.is_empty() {
+                break;
+            }
+            for id in new {
+                group.add(id)?;
+            }
         }
-        Ok(Self { group })
+        match held.is_empty() {
+            true => Err("no process of the server is found that could be held".to_owned()),
+            false => Ok(Self { share, group }),
+        }
+    }
+
+    /// What it is of the core.
+    pub(crate) fn share(&self) -> f64 {
+        self.share
     }
 
     /// Lets its processes have the whole core: one that ends would wait for its share.
@@ -58,7 +81,16 @@ impl Share {
     /// # Errors
     /// Why not, and what helps.
     pub(crate) fn try_out(share: f64) -> Result<(), Error> {
-        Group::new(share).map(drop).map_err(|why| {
+        let held = Command::new("sleep").arg("60").spawn();
+        let tried = held
+            .map_err(|error| error.to_string())
+            .and_then(|mut sleeper| {
+                let share = Self::hold(share, || vec![sleeper.id()]);
+                let _ = sleeper.kill();
+                let _ = sleeper.wait();
+                share.map(drop)
+            });
+        tried.map_err(|why| {
             Error::new(
                 why,
                 "run it as root, where /sys/fs/cgroup can be written and has the controller `cpu`",
@@ -79,6 +111,10 @@ impl Group {
         let is_unified = Path::new(UNIFIED).join("cgroup.controllers").exists();
         let within = Path::new(if is_unified { UNIFIED } else { SEPARATE });
         let folder = within.join(format!("{NAME}{}", std::process::id()));
+        if is_unified {
+            // Where it is there already, or cannot be had, the quota shows it.
+            let _ = fs::write(within.join("cgroup.subtree_control"), "+cpu");
+        }
         let failed = |what: &Path, error: &io::Error| {
             format!("no control group can be made ({}: {error})", what.display())
         };
@@ -147,10 +183,32 @@ pub(crate) fn remove_stale(lives: impl Fn(u32) -> bool) {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use std::cell::Cell;
+    use std::process::Child;
     use std::time::Instant;
 
     use super::*;
+
+    /// A loop, and its end.
+    struct Busy(Child);
+
+    impl Busy {
+        fn new() -> Self {
+            let words = ["-c", "while :; do :; done"];
+            Self(Command::new("sh").args(words).spawn().unwrap())
+        }
+
+        fn end(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    impl Drop for Busy {
+        fn drop(&mut self) {
+            self.end();
+        }
+    }
 
     /// The number behind a word in a file of a group.
     fn told(folder: &Path, file: &str, word: &str) -> Option<u64> {
@@ -159,19 +217,29 @@ mod tests {
         text.lines().find_map(of_line)
     }
 
+    /// Whether groups with a quota can be made here, found out without the code under test.
+    fn has_groups() -> bool {
+        [(UNIFIED, "cpu.max"), (SEPARATE, "cpu.cfs_quota_us")]
+            .iter()
+            .any(|(within, quota)| {
+                let folder = Path::new(within).join(format!("signet-test-{}", std::process::id()));
+                let is_there = fs::create_dir(&folder).is_ok() && folder.join(quota).exists();
+                let _ = fs::remove_dir(&folder);
+                is_there
+            })
+    }
+
     #[test]
     fn a_process_is_held_to_its_share_until_it_is_lifted() {
         if let Err(error) = Share::try_out(0.05) {
             // Not root, or no control groups: then the bed says so and goes on without.
             assert!(error.to_string().contains("run it as root"), "{error}");
-            assert!(Share::hold(0.05, &[]).is_err());
+            assert!(!has_groups(), "{error}");
             return;
         }
-        let mut busy = Command::new("sh")
-            .args(["-c", "while :; do :; done"])
-            .spawn()
-            .unwrap();
-        let share = Share::hold(0.05, &[busy.id()]).unwrap();
+        let mut busy = Busy::new();
+        let id = busy.0.id();
+        let share = Share::hold(0.05, || vec![id]).unwrap();
         let folder = share.group.folder.clone();
         let quota = |file: &str| fs::read_to_string(folder.join(file)).unwrap_or_default();
         let quotas = || quota("cpu.max") + &quota("cpu.cfs_quota_us");
@@ -188,8 +256,7 @@ mod tests {
         assert!(folder.exists(), "a group with processes stays");
         share.lift();
         let lifted = quotas();
-        busy.kill().unwrap();
-        busy.wait().unwrap();
+        busy.end();
         assert!(
             lifted.starts_with("max") || lifted.starts_with("-1"),
             "{lifted}"
@@ -200,7 +267,17 @@ mod tests {
             std::thread::sleep(Duration::from_millis(20));
         }
         drop(share);
-        drop(Share::hold(0.05, &[busy.id()]).expect("who has ended needs no share"));
+        drop(Share::hold(0.05, || vec![id]).expect("who has ended needs no share"));
         assert!(!folder.exists());
+        assert!(Share::hold(0.05, Vec::new).is_err(), "there is nobody");
+        assert!(!folder.exists());
+        // Who is started meanwhile is held too. Nobody of these is there.
+        let asked = Cell::new(0);
+        let members = || {
+            asked.set(asked.get() + 1);
+            (0..asked.get().min(3)).map(|nth| u32::MAX - nth).collect()
+        };
+        drop(Share::hold(0.05, members).unwrap());
+        assert_eq!(asked.get(), 4);
     }
 }

@@ -133,7 +133,8 @@ impl Case {
         match self.work {
             Work::Sipp(..) | Work::Own(..) | Work::OwnPeak(_) => true,
             Work::Register { .. } => !contender.is_floor(),
-            Work::RegisterDigest => contender.signet().is_some(),
+            // It has the one worker that it starts by itself.
+            Work::RegisterDigest => contender.signet().is_some() && contender.workers == 1,
         }
     }
 

@@ -71,7 +71,8 @@ struct ServeArguments {
     /// Another build of Signet, measured in the same run under this name.
     #[arg(long, value_name = "NAME=PATH")]
     also: Vec<Also>,
-    /// Signet once more, with so many workers on the server's core: `signet-2-workers`.
+    /// Signet once more, with so many workers on the server's core: `signet-2-workers`. It takes
+    /// no part in registrations with digest.
     #[arg(long, value_name = "WORKERS", value_parser = clap::value_parser!(u32).range(2..=64))]
     also_workers: Option<u32>,
     /// Where results, logs and data directories go.

@@ -102,6 +102,7 @@ impl Ramp {
     /// ramp before it had a higher one.
     pub fn give(&mut self, seconds: &[Second]) -> Option<Highest> {
         self.ramps += 1;
+        let was_last = self.is_last;
         let found = self.config.highest(seconds);
         let before = self.best;
         match (found, before) {
@@ -114,14 +115,14 @@ impl Ramp {
             (None, None) if self.from_per_s <= RATE_MIN_PER_S => self.is_over = true,
             (None, None) => self.go(self.from_per_s * 0.25, self.from_per_s * 1.1),
         }
-        self.is_over |= self.ramps >= RAMPS_MAX;
+        self.is_over |= was_last || self.ramps >= RAMPS_MAX;
         let is_best =
             |found: &Highest| before.is_none_or(|best| found.rate_per_s > best.rate_per_s);
         let found = found.filter(is_best);
         self.best = found.or(before);
-        if let Some(best) = self.best.filter(|_| self.is_over && self.config.is_fine) {
-            self.is_over = self.is_last;
-            self.is_last = true;
+        let is_fine_next = self.is_over && self.config.is_fine && !was_last;
+        if let Some(best) = self.best.filter(|_| is_fine_next) {
+            (self.is_over, self.is_last) = (false, true);
             self.from_per_s = best.rate_per_s * (1.0 - FINE);
             self.to_per_s = best.rate_per_s * (1.0 + FINE);
         }

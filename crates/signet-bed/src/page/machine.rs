@@ -21,10 +21,12 @@ pub(super) struct Moved {
     sentence: String,
 }
 
-/// What servers had of their core, where a case would have them held to a share of it.
+/// What servers had of their core, where a case would have them held to a share of it and the run
+/// started them.
 pub(super) fn share(record: &Record) -> Option<String> {
-    let results = record.results.iter();
-    let wanted = results.filter(|result| result.case.setting.server_share.is_some());
+    let is_part = |share: f64| share < 1.0;
+    let results = record.results.iter().filter(|_| record.address.is_none());
+    let wanted = results.filter(|result| result.case.setting.server_share.is_some_and(is_part));
     let mut held: Vec<f64> = Vec::new();
     let (mut is_wanted, mut has_whole) = (false, false);
     for repeat in wanted.flat_map(|result| &result.repeats) {
@@ -184,6 +186,7 @@ mod tests {
             share(&record)
         };
         assert_eq!(with(None, &[None]), None);
+        assert_eq!(with(Some(1.0), &[None]), None);
         let told = |wanted, held: &[Option<f64>]| with(wanted, held).unwrap_or_default();
         let half = Some(0.5);
         assert!(told(half, &[half, half]).starts_with("a server has 50% of its core by a quota"));

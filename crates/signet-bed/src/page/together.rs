@@ -41,6 +41,7 @@ pub fn table(runs: &[Run<'_>]) -> String {
             "title": experiment.title,
             "raw": raw,
             "record": Head::of(record),
+            "share": super::machine::share(record),
             "beside": beside,
         })).collect::<Vec<_>>(),
     });

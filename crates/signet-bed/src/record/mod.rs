@@ -72,7 +72,7 @@ pub struct Machine {
     /// The core of `server`, `database`, `relay`, `load`.
     pub pinned: BTreeMap<String, String>,
     /// Whether servers were held to the share of their core that a case asks for; `None` where
-    /// none asks, and in records from before this was kept.
+    /// none asks or the run started none, and in records from before this was kept.
     pub has_shares: Option<bool>,
 }
 

@@ -280,7 +280,10 @@ mod tests {
         let error = with(|other| other.machine.idle = "awake".to_owned());
         assert!(error.contains("idle cores ``"), "{error}");
         let error = with(|other| other.machine.has_shares = Some(true));
-        assert!(error.contains("shares of a core `not asked for`"), "{error}");
+        assert!(
+            error.contains("shares of a core `not asked for`"),
+            "{error}"
+        );
         let error = with(|other| other.address = Some("127.0.0.2:5060".to_owned()));
         assert!(error.contains("address `127.0.0.1:5060`"), "{error}");
         let build = |other: &mut Record| {

@@ -71,7 +71,12 @@ pub(super) fn hold(
     };
     // In the second behind those that are measured: the load is there still.
     let weighs_in = Duration::from_millis((stretch.warm_up_s + stretch.measure_s) * 1_000 + 300);
-    let (told, looks, profiling) = drive(bed, driver, setting, &when, weighs_in, apart)?;
+    let Driven {
+        told,
+        looks,
+        profiling,
+        share,
+    } = drive(bed, driver, setting, &when, weighs_in, apart)?;
     let mut repeat = Repeat {
         at_unix_s,
         figures: figures(&told, &looks, stretch),
@@ -79,7 +84,7 @@ pub(super) fn hold(
         causes: told.causes(),
         doubts: doubts(&told),
         late: late(&told),
-        server_share: bed.share(driver, setting),
+        server_share: share,
         ..Repeat::default()
     };
     let calls_per_s = repeat.figures.get(figure::RATE_PER_S).copied();
@@ -125,6 +130,15 @@ pub(super) fn must_have_ended(repeat: Repeat) -> Result<Repeat, String> {
     )
 }
 
+/// What came of a schedule.
+pub(super) struct Driven {
+    pub(super) told: Told,
+    looks: Looks<Who>,
+    profiling: Option<Profiling>,
+    /// The share of its core that the server was held to.
+    share: Option<f64>,
+}
+
 /// Starts a server, runs a schedule against it, and ends it. CPU time is taken apart so many
 /// seconds after the load began, where it is to be; the server's memory is weighed so long after
 /// its first call is due.
@@ -135,7 +149,7 @@ pub(super) fn drive(
     when: &When,
     weighs_in: Duration,
     apart: Option<(&Apart, u64)>,
-) -> Result<(Told, Looks<Who>, Option<Profiling>), String> {
+) -> Result<Driven, String> {
     let mut scene = bed.scene(driver, setting)?;
     let stage = bed.stage(setting);
     let to = scene.server.address.ok_or("the server listens nowhere")?;
@@ -150,7 +164,12 @@ pub(super) fn drive(
         scene.must_run()
     });
     let looks = watch.end();
-    Ok((told?, looks, profiling))
+    Ok(Driven {
+        told: told?,
+        looks,
+        profiling,
+        share: scene.share(),
+    })
 }
 
 /// A rate as the command line takes it: in hundredths, and below a tenth in two digits that count.

@@ -229,8 +229,8 @@ fn about(
             seed: wanted.seed,
         };
         let whole = Duration::from_secs(RAMP_S);
-        let (told, _, _) = drive(bed, driver, setting, &when, whole, None)?;
-        let seconds: Vec<Second> = told.between(0, RAMP_S).copied().collect();
+        let driven = drive(bed, driver, setting, &when, whole, None)?;
+        let seconds: Vec<Second> = driven.told.between(0, RAMP_S).copied().collect();
         ramp.give(&seconds);
     }
 }

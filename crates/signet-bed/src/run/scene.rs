@@ -79,8 +79,8 @@ impl Bed {
         setting.database_rtt_ms > 0 || !self.network.is_loopback()
     }
 
-    /// The share of its core that a server is held to; `None` where it has all of it.
-    pub(super) fn share(&self, driver: &dyn Driver, setting: &Setting) -> Option<f64> {
+    /// The share of its core that a server is to be held to; `None` where it has all of it.
+    fn share(&self, driver: &dyn Driver, setting: &Setting) -> Option<f64> {
         let share = setting.server_share.filter(|share| *share < 1.0)?;
         (self.has_shares && driver.is_started()).then_some(share)
     }
@@ -106,7 +106,7 @@ impl Bed {
         };
         let server = driver.start(&stage, setting)?;
         let share = match (self.share(driver, setting), &server.process) {
-            (Some(share), Some(process)) => Some(Share::hold(share, &process.members())?),
+            (Some(share), Some(process)) => Some(Share::hold(share, || process.members())?),
             _ => None,
         };
         let started = own.filter(|_| driver.is_started());
@@ -143,6 +143,11 @@ impl Drop for Scene {
 }
 
 impl Scene {
+    /// The share of its core that the server is held to; `None` where it has all of it.
+    pub(super) fn share(&self) -> Option<f64> {
+        self.share.as_ref().map(Share::share)
+    }
+
     /// Begins to watch all of them, and the load. Memory is weighed after so long.
     pub(super) fn watch(
         &self,

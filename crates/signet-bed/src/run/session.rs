@@ -395,8 +395,8 @@ fn users(cases: &[Case]) -> Option<u32> {
 /// have all of it, and a peak that is not theirs is told as the least that they can do. `None`
 /// where no case wants it.
 fn has_shares(cases: &[Case]) -> Option<bool> {
-    let mut shares = cases.iter().filter_map(|case| case.setting.server_share);
-    let share = shares.next()?;
+    let shares = cases.iter().filter_map(|case| case.setting.server_share);
+    let share = shares.filter(|share| *share < 1.0).min_by(f64::total_cmp)?;
     Some(match Share::try_out(share) {
         Ok(()) => true,
         Err(why) => {

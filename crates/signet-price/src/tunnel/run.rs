@@ -143,6 +143,7 @@ fn begun(task: &Task) -> TunnelRecord {
             network: "namespaces".to_owned(),
             idle: signet_bed::awake::keep().to_owned(),
             pinned: pinned.into(),
+            has_shares: None,
         },
         seconds: task.seconds,
         repeats: task.repeats,
