@@ -239,6 +239,19 @@ fn shares_of_a_peak_let_it_be_expected() {
     let drawn_out = found.rows[0].drawn_out.unwrap();
     near(drawn_out.expected_per_s, 11_250.0);
     near(found.drawn_out_error_mean.unwrap(), 0.125);
+    // Of one that was held twice the line goes through the middle.
+    let thrice = vec![
+        tried(5_000.0, 0.5),
+        tried(7_500.0, 0.65),
+        tried(7_500.0, 0.75),
+    ];
+    near(
+        with(thrice).rows[0].drawn_out.unwrap().expected_per_s,
+        11_250.0,
+    );
+    // Twice the same is no line.
+    let same = vec![tried(7_500.0, 0.65), tried(7_500.0, 0.75)];
+    assert_eq!(with(same).rows[0].drawn_out, None);
     // One that was not held says nothing of what a call costs.
     let mut not_held = tried(7_500.0, 0.97);
     not_held

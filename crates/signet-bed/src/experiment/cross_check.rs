@@ -47,7 +47,7 @@ pub struct CheckedRow {
     pub cores_found: f64,
     /// How far the expected is from the found, as a share of the found.
     pub error: f64,
-    /// What two rates below the peak let expect; `None` where fewer were measured.
+    /// What two rates and more below the peak let expect; `None` where fewer were measured.
     pub drawn_out: Option<DrawnOut>,
     /// Why the found peak does not count, where it does not: then nothing is to be learnt of the
     /// expected, and the row is no part of the mean.
@@ -80,14 +80,14 @@ impl Outside {
     }
 }
 
-/// A peak on the line through the cores that two rates took. A server that is idle between two
+/// A peak on the line through the cores that rates below it took. A server that is idle between two
 /// messages pays for each wake-up, so that a call costs less the more there are: the line has
 /// that in its height and not in its slope.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct DrawnOut {
-    /// The lower rate, a second.
+    /// The lowest of them, a second.
     pub low_per_s: f64,
-    /// The higher rate, a second.
+    /// The highest of them, a second.
     pub high_per_s: f64,
     /// The peak that they let expect, a second.
     pub expected_per_s: f64,
@@ -299,8 +299,10 @@ fn below(peak: &CaseResult, cores: f64) -> Option<DrawnOut> {
         let per_s = of(figure::RATE_PER_S).filter(|per_s| *per_s >= HELD_MIN * tried.per_s)?;
         Some((per_s, of(figure::SERVER_CORES)?))
     };
-    let of_repeat =
-        |repeat: &Repeat| drawn_out(repeat.below.iter().filter_map(point).collect(), cores);
+    let of_repeat = |repeat: &Repeat| {
+        let points: Vec<(f64, f64)> = repeat.below.iter().filter_map(point).collect();
+        drawn_out(&points, cores)
+    };
     let all: Vec<DrawnOut> = counted(peak, figure::RATE_PER_S)
         .filter_map(of_repeat)
         .collect();
@@ -320,20 +322,27 @@ fn below(peak: &CaseResult, cores: f64) -> Option<DrawnOut> {
 /// What the two highest rates at which the server was not full let expect.
 fn rates(mut points: Vec<(f64, f64)>, cores: f64) -> Option<DrawnOut> {
     points.retain(|(_, taken)| *taken < FULL * cores);
-    drawn_out(points, cores)
+    points.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let two_highest = points.len().saturating_sub(2);
+    drawn_out(&points[two_highest..], cores)
 }
 
-/// The line through the two highest of these rates, at the cores that the server may have.
-fn drawn_out(mut points: Vec<(f64, f64)>, cores: f64) -> Option<DrawnOut> {
-    points.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let [.., low, high] = &points[..] else {
-        return None;
-    };
-    let slope = (high.1 - low.1) / (high.0 - low.0);
+/// The line through these rates and the cores that they took, by least squares, at the cores that
+/// the server may have.
+fn drawn_out(points: &[(f64, f64)], cores: f64) -> Option<DrawnOut> {
+    let all = || points.iter().copied();
+    let low_per_s = all().map(|(per_s, _)| per_s).min_by(f64::total_cmp)?;
+    let high_per_s = all().map(|(per_s, _)| per_s).max_by(f64::total_cmp)?;
+    let count = points.len() as f64;
+    let middle_per_s = all().map(|(per_s, _)| per_s).sum::<f64>() / count;
+    let middle_taken = all().map(|(_, taken)| taken).sum::<f64>() / count;
+    let both = all().map(|(per_s, taken)| (per_s - middle_per_s) * (taken - middle_taken));
+    let square = all().map(|(per_s, _)| (per_s - middle_per_s).powi(2));
+    let slope = both.sum::<f64>() / square.sum::<f64>();
     (slope.is_finite() && slope > 0.0).then(|| DrawnOut {
-        low_per_s: low.0,
-        high_per_s: high.0,
-        expected_per_s: high.0 + (cores - high.1) / slope,
+        low_per_s,
+        high_per_s,
+        expected_per_s: middle_per_s + (cores - middle_taken) / slope,
         error: 0.0,
     })
 }

@@ -125,8 +125,8 @@ pub struct CrossCheck {
     /// The cases; all that have both where nothing is said.
     #[serde(default, rename = "where")]
     pub pick: Pick,
-    /// Two shares of a peak, each held after the peak is found: the line through what they take
-    /// lets it be expected.
+    /// Two shares of a peak, each as often as it is held after the peak is found: the line of least
+    /// squares through what they take lets it be expected.
     #[serde(default)]
     pub below: Vec<f64>,
     /// The mean error aimed at, as a share.

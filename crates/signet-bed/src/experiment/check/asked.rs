@@ -13,6 +13,9 @@ use crate::experiment::pick::Pick;
 use crate::experiment::published::Published;
 use crate::record::figure;
 
+/// Most rates below a peak that are held for it.
+const BELOW_MAX: usize = 6;
+
 impl Check<'_> {
     pub(super) fn asked(&mut self) {
         let experiment = self.experiment;
@@ -217,13 +220,11 @@ impl Check<'_> {
             self.fault("cross_check.error_max", "is out of bounds", remedy);
         }
         let is_share = |share: &f64| *share > 0.0 && *share < 1.0;
-        let are_shares = match check.below[..] {
-            [] => true,
-            [low, high] => is_share(&low) && is_share(&high) && low < high,
-            _ => false,
-        };
-        if !are_shares {
-            let remedy = "write two shares below 1, the smaller first: [0.5, 0.75]";
+        let mut two = check.below.clone();
+        two.dedup();
+        let is_two = matches!(two[..], [low, high] if low < high) && two.iter().all(is_share);
+        if !(check.below.is_empty() || is_two && check.below.len() <= BELOW_MAX) {
+            let remedy = "write two shares below 1, the smaller first, each as often as it is to be held: [0.4, 0.8, 0.8]";
             self.fault("cross_check.below", "is not two shares of a peak", remedy);
         }
         if check.rate_per_s.0.is_empty() {
