@@ -20,7 +20,7 @@ use crate::record::{Repeat, Tried, figure};
 use crate::system::Driver;
 
 /// Seconds of a ramp.
-pub(super) const RAMP_S: u64 = 10;
+pub(super) const RAMP_S: u64 = 8;
 /// A second in which fewer of the calls that were due ended has a queue that grows.
 const ENDED_MIN: f64 = 0.8;
 /// The first step from what a ramp found, and from what an earlier round did.
