@@ -50,6 +50,10 @@ pub(crate) struct AuthArguments {
     /// Repeats of each peak that is held against an aim, and of each cost.
     #[arg(long, default_value_t = 5)]
     repeats: usize,
+    /// The pair that the tuner is held against where no grid is measured: that which was the best
+    /// of one, or else the paper's.
+    #[arg(long, value_name = "PROCESSES,BATCH", default_value = "32,16", value_parser = pair)]
+    pair: (u32, u32),
     /// The first of 20 ports on 127.0.0.1.
     #[arg(long, default_value_t = 16_060)]
     port: u16,
@@ -108,6 +112,15 @@ impl CaseName {
             Self::Timing => "timing",
         }
     }
+}
+
+/// `8,64`: processes, and the look-ups that each sends at once.
+fn pair(text: &str) -> Result<(u32, u32), String> {
+    let both = text.split_once(',').and_then(|(processes, batch)| {
+        let numbers = (processes.parse().ok()?, batch.parse().ok()?);
+        (numbers.0 > 0 && numbers.1 > 0).then_some(numbers)
+    });
+    both.ok_or_else(|| format!("{text:?} is not PROCESSES,BATCH, as in 32,16"))
 }
 
 /// What all cases have at hand.
@@ -235,5 +248,18 @@ pub(crate) fn run(arguments: &AuthArguments) -> Result<(), String> {
         Ok(())
     } else {
         Err(format!("not measured to the end: {}", failed.join(", ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pair;
+
+    #[test]
+    fn a_pair_is_two_numbers() {
+        assert_eq!(pair("8,64"), Ok((8, 64)));
+        for wrong in ["8", "8,", "0,4", "8,0", "8,64,1", "a,b"] {
+            assert!(pair(wrong).is_err(), "{wrong}");
+        }
     }
 }
