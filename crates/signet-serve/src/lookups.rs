@@ -36,6 +36,10 @@ const TAKEN_MAX: usize = 1_024;
 /// gather: one look-up in two intervals, whose answer may then come with the next question.
 pub(crate) const WORTH_GATHERING: u32 = 1;
 
+/// The longest that the thread leaves everything alone while nothing is under way: what a store
+/// says by itself, and a question that is refused, waits for so long at most.
+const QUIET_MAX: Duration = Duration::from_millis(5);
+
 /// How often the figures are copied for whoever asks for them.
 const FIGURES_EVERY_US: u64 = 100_000;
 
@@ -283,7 +287,12 @@ async fn run(
         let due_us = pipeline.next_deadline_us();
         let left =
             || due_us.map(|due_us| Duration::from_micros(due_us.saturating_sub(own.now_us())));
-        let pause = gather.pause(interval, Instant::now());
+        let mut pause = gather.pause(interval, Instant::now());
+        if let Some(until_us) = pipeline.quiet_until_us().filter(|_| !pause.is_zero()) {
+            // Nobody else has to be looked after until the next batch leaves.
+            let quiet = Duration::from_micros(until_us.saturating_sub(own.now_us()));
+            pause = pause.max(quiet.min(QUIET_MAX));
+        }
         rest(left().map_or(pause, |left| left.min(pause)), &said).await;
         let deadline = left().map(tokio::time::sleep);
         tokio::select! {

@@ -310,6 +310,18 @@ impl<T> Pipeline<T> {
         deadlines.into_iter().flatten().min()
     }
 
+    /// Until when nothing happens here but that questions come, which can wait: no statement is
+    /// under way, none leaves by itself, and what is gathered leaves then. `None` where anything
+    /// else may be due. It may have passed.
+    pub fn quiet_until_us(&self) -> Option<u64> {
+        let is_paced = matches!(self.setting(), Setting::Paced { .. });
+        let is_alone = |line| self.table.queued(line) > 0;
+        let is_quiet = self.flights.is_empty()
+            && self.probe.is_empty()
+            && ![Line::Apart, Line::Hung].into_iter().any(is_alone);
+        (is_paced && is_quiet).then_some(self.next_batch_us)
+    }
+
     /// Takes new bounds, at once.
     pub fn reload(&mut self, config: PipelineConfig) {
         self.table.set_waiters_max(config.questions_max);

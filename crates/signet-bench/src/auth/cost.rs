@@ -18,10 +18,10 @@ use crate::process::Process;
 use crate::report::Measurement;
 use crate::rule;
 
-/// Calls a second: at the lesser each look-up leaves by itself, at the greater the tuner has
-/// something to batch. A database that a server waits for costs it the same at each. Much
-/// beyond the greater the core that the database shares with the load is full, and what is
-/// asked row by row fails calls.
+/// Calls a second at which the tuner sends several look-ups together; below some six hundred each
+/// leaves by itself. A database that a server waits for costs it the same at each. Much beyond the
+/// greater the core that the database shares with the load is full, and what is asked row by row
+/// fails calls.
 const RATES: [u64; 2] = [1_000, 2_000];
 /// What of Kamailio's addition Signet's may be.
 const OF_KAMAILIO: f64 = 1.0 / 3.0;

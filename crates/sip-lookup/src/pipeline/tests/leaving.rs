@@ -172,3 +172,35 @@ fn the_time_of_a_question_that_comes_too_late_is_up() {
     assert!(rig.try_ask(1, question("alice"), 0).is_err());
     assert!(rig.pipeline.is_idle());
 }
+
+#[test]
+fn it_is_quiet_until_the_next_batch_where_nothing_is_under_way() {
+    let mut rig = Rig::new(fixed(5_000, 64, 8));
+    rig.ask(1, "alice");
+    let id = rig.batch_of(&["alice"]);
+    assert_eq!(rig.pipeline.quiet_until_us(), None, "an answer may come");
+    rig.rows(id, vec![row("alice")]);
+    assert_eq!(rig.pipeline.quiet_until_us(), Some(5_000));
+    // What comes meanwhile leaves then, and not before.
+    rig.ask(2, "bob");
+    assert_eq!(rig.pipeline.quiet_until_us(), Some(5_000));
+    assert!(rig.batch().is_none());
+    rig.pass(5_000);
+    rig.batch_of(&["bob"]);
+    // Of a batch that was refused each part has a statement to itself, at once.
+    let mut refused = Rig::new(fixed(5_000, 64, 8));
+    refused.ask(1, "alice");
+    refused.ask(2, "bob");
+    let id = refused.batch_of(&["alice", "bob"]);
+    refused.fail(id, BatchFailure::Refused("no".into()));
+    assert_eq!(refused.pipeline.quiet_until_us(), None);
+    // Processes that wait send when they have enough, whenever that is.
+    let blocking = Rig::new(PipelineConfig {
+        mode: Mode::Blocking {
+            processes: 2,
+            batch: 4,
+        },
+        ..PipelineConfig::default()
+    });
+    assert_eq!(blocking.pipeline.quiet_until_us(), None);
+}
