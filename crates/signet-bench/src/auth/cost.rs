@@ -37,8 +37,8 @@ enum Who {
         with_auth: bool,
     },
     Signet(Users),
-    /// Another build, with its own store.
-    Before(PathBuf),
+    /// Another build.
+    Before(PathBuf, Users),
 }
 
 /// A contender's name at a rate.
@@ -47,16 +47,15 @@ fn at(name: &str, rate: u64) -> String {
 }
 
 fn contenders(database: u16, before: Option<&PathBuf>) -> Vec<(&'static str, Who)> {
-    let store = |cached| {
-        Who::Signet(Users::Database {
-            kind: Kind::MariaDb,
-            port: database,
-            lookups: Lookups::Tuned,
-            cached,
-            is_killed: false,
-            is_guessed_at: false,
-        })
+    let users = |cached| Users::Database {
+        kind: Kind::MariaDb,
+        port: database,
+        lookups: Lookups::Tuned,
+        cached,
+        is_killed: false,
+        is_guessed_at: false,
     };
+    let store = |cached| Who::Signet(users(cached));
     let mut all = vec![
         ("kamailio", Who::Kamailio { with_auth: false }),
         ("kamailio auth_db", Who::Kamailio { with_auth: true }),
@@ -66,7 +65,9 @@ fn contenders(database: u16, before: Option<&PathBuf>) -> Vec<(&'static str, Who
         ("signet embedded", Who::Signet(Users::Embedded)),
     ];
     if let Some(before) = before {
-        all.push(("before embedded", Who::Before(before.clone())));
+        let build = |users| Who::Before(before.clone(), users);
+        all.push(("before MariaDB", build(users(0))));
+        all.push(("before embedded", build(Users::Embedded)));
     }
     all
 }
@@ -143,6 +144,9 @@ fn bars(bench: &mut Bench<'_>, set: &[Measurement], rate: u64) {
         if let Some(us) = beyond(set, rate, "signet MariaDB cached", other) {
             eprintln!("cost: a call served from the cache at {rate}/s: {us:+.1} us beyond {what}");
         }
+    }
+    if let Some(us) = beyond(set, rate, "signet MariaDB", "before MariaDB") {
+        eprintln!("cost: a call with MariaDB at {rate}/s: {us:+.1} us beyond the build before");
     }
     if bench.arguments.before.is_some() {
         let now = rule::cost(set, &at("signet embedded", rate));
@@ -233,7 +237,7 @@ fn start(bench: &Bench<'_>, database: &Database, who: &Who) -> Result<(Process, 
             Ok((server.into_process()?, 8))
         }
         Who::Signet(users) => Ok((bench.start_signet(users)?, 34)),
-        Who::Before(path) => Ok((bench.start_build(path, &Users::Embedded)?, 34)),
+        Who::Before(path, users) => Ok((bench.start_build(path, users)?, 34)),
     }
 }
 
@@ -246,6 +250,8 @@ mod tests {
         assert_eq!(contenders(1, None).len(), 6);
         let before = PathBuf::from("old/signet");
         let all = contenders(1, Some(&before));
-        assert_eq!(all.last().unwrap().1, Who::Before(before));
+        assert_eq!(all.len(), 8);
+        let embedded = Who::Before(before, Users::Embedded);
+        assert_eq!(all.last().unwrap().1, embedded);
     }
 }

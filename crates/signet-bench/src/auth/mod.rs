@@ -57,7 +57,7 @@ pub(crate) struct AuthArguments {
     /// The first of 20 ports on 127.0.0.1.
     #[arg(long, default_value_t = 16_060)]
     port: u16,
-    /// Another build, whose embedded store is measured in the same run.
+    /// Another build, whose stores are measured in the same run, embedded and MariaDB.
     #[arg(long, value_name = "PATH")]
     before: Option<PathBuf>,
     #[command(flatten)]
