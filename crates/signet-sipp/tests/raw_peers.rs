@@ -5,10 +5,11 @@
 
 mod support;
 
-use std::net::UdpSocket;
+use std::io::Read;
+use std::net::{TcpListener, TcpStream, UdpSocket};
 
 use sip_net::testing::uninterrupted;
-use support::{DEADLINE, Ended, Folder, INVITE, await_port, free_port};
+use support::{DEADLINE, Ended, Folder, INVITE, await_port, free_port, is_taken};
 
 /// What is compared of the statistics.
 const COLUMNS: [&str; 9] = [
@@ -101,6 +102,22 @@ fn call(is_ours: bool, steps: &str, options: &str, messages: &[Vec<u8>]) -> Outc
     }
     let ended = called.wait();
     Outcome::of(&ended, &folder, drain(&socket))
+}
+
+/// The model would be sent to before it has its port.
+#[test]
+fn a_connection_of_somebody_before_is_nobody_who_listens() {
+    let port = free_port();
+    let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    assert!(is_taken(port));
+    let mut caller = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    // Who closes first has the connection in TIME-WAIT.
+    drop(listener.accept().unwrap());
+    assert_eq!(caller.read(&mut [0; 1]).unwrap(), 0);
+    drop((caller, listener));
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    assert!(table.contains(&format!(":{port:04X}")), "{table}");
+    assert!(!is_taken(port));
 }
 
 #[test]

@@ -161,17 +161,23 @@ pub(crate) fn free_ports(count: u16) -> u16 {
     sip_net::testing::free_ports(count)
 }
 
-/// Whether somebody has the port.
+/// Whether somebody receives datagrams at the port, or listens there. A connection that somebody
+/// before had there stays in the table for a minute (TIME-WAIT) and is nobody.
 pub(crate) fn is_taken(port: u16) -> bool {
     // Read and not tried: who tries to bind takes the port from whom he awaits.
     let place = format!(":{port:04X}");
-    ["/proc/net/udp", "/proc/net/tcp"].iter().any(|table| {
-        let table = std::fs::read_to_string(table).unwrap();
-        let mut locals = table
-            .lines()
-            .filter_map(|line| line.split_whitespace().nth(1));
-        locals.any(|local| local.ends_with(&place))
-    })
+    // The states of proc(5): of UDP all count, of TCP that which listens.
+    [("/proc/net/udp", ""), ("/proc/net/tcp", "0A")]
+        .iter()
+        .any(|(table, state)| {
+            let table = std::fs::read_to_string(table).unwrap();
+            table.lines().any(|line| {
+                let mut columns = line.split_whitespace();
+                let local = columns.nth(1).unwrap_or_default();
+                let of_line = columns.nth(1).unwrap_or_default();
+                local.ends_with(&place) && of_line.ends_with(state)
+            })
+        })
 }
 
 /// Waits until somebody listens.
