@@ -316,9 +316,8 @@ impl<T> Pipeline<T> {
     pub fn quiet_until_us(&self) -> Option<u64> {
         let is_paced = matches!(self.setting(), Setting::Paced { .. });
         let is_alone = |line| self.table.queued(line) > 0;
-        let is_quiet = self.flights.is_empty()
-            && self.probe.is_empty()
-            && ![Line::Apart, Line::Hung].into_iter().any(is_alone);
+        let is_quiet =
+            self.flights.is_empty() && ![Line::Apart, Line::Hung].into_iter().any(is_alone);
         (is_paced && is_quiet).then_some(self.next_batch_us)
     }
 
