@@ -15,8 +15,8 @@ use std::time::Duration;
 use crate::Error;
 
 /// In so long a period the server runs for its share and waits for the rest: what comes meanwhile
-/// fits the buffers of its sockets, and a core that the host takes away for a moment is made up
-/// for within the period.
+/// waits in the buffers of its sockets. What the host takes away of the core is made up for within
+/// the period, as long as it is no more than the rest.
 const PERIOD_US: u32 = 20_000;
 /// Where the groups of CPU time are: of both versions in one tree, and of version 1 alone.
 const UNIFIED: &str = "/sys/fs/cgroup";

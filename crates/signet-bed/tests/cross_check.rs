@@ -249,8 +249,10 @@ fn shares_of_a_peak_let_it_be_expected() {
         with(thrice).rows[0].drawn_out.unwrap().expected_per_s,
         11_250.0,
     );
-    // Twice the same is no line.
-    let same = vec![tried(7_500.0, 0.65), tried(7_500.0, 0.75)];
+    // One rate is no line, however little what ended of it differs.
+    let mut again = tried(7_500.0, 0.75);
+    again.figures.insert(figure::RATE_PER_S.to_owned(), 7_480.0);
+    let same = vec![tried(7_500.0, 0.76), again];
     assert_eq!(with(same).rows[0].drawn_out, None);
     // One that was not held says nothing of what a call costs.
     let mut not_held = tried(7_500.0, 0.97);

@@ -300,8 +300,12 @@ fn below(peak: &CaseResult, cores: f64) -> Option<DrawnOut> {
         Some((per_s, of(figure::SERVER_CORES)?))
     };
     let of_repeat = |repeat: &Repeat| {
-        let points: Vec<(f64, f64)> = repeat.below.iter().filter_map(point).collect();
-        drawn_out(&points, cores)
+        let held = || repeat.below.iter().filter(|tried| point(tried).is_some());
+        // What ended of one rate differs a little each time, and that is no line.
+        let first_per_s = held().next()?.per_s;
+        let are_two = held().any(|tried| tried.per_s != first_per_s);
+        let points: Vec<(f64, f64)> = held().filter_map(point).collect();
+        drawn_out(&points, cores).filter(|_| are_two)
     };
     let all: Vec<DrawnOut> = counted(peak, figure::RATE_PER_S)
         .filter_map(of_repeat)
