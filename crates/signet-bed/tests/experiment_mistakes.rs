@@ -324,6 +324,18 @@ fn findings_that_cannot_be_answered() {
         "cases of `all cases` to hold",
         "one for each",
     );
+    // Each rate that one side alone has is named.
+    let by_transport = "where = { transport = \"udp\" }
+rates_per_s = [10]
+
+[[load]]
+where = { transport = \"tls\" }
+rates_per_s = [10, 20, 30]";
+    let error = error_after("rates_per_s = [10]", by_transport);
+    for rate in ["at 20/s", "at 30/s"] {
+        let what = format!("to hold `transport tls` ({rate}) against");
+        assert_eq!(error.matches(&what).count(), 1, "{error}");
+    }
 }
 
 #[test]

@@ -113,5 +113,9 @@ fn told(item: &Item<'_>) -> String {
         .iter()
         .map(|(axis, place)| format!("{axis} {place}"))
         .collect();
-    format!("`{}`", labels.join(", "))
+    format!(
+        "`{}` ({})",
+        labels.join(", "),
+        crate::names::load(item.load)
+    )
 }
