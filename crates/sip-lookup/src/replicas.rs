@@ -5,7 +5,8 @@
 //! first where another one is healthy: what it failed is asked again but once, and must not go
 //! where it failed. Then it is *open*: it is asked nothing that anybody waits for, and tried at intervals
 //! with a statement of one row (*probing*). Anything that it says closes the breaker,
-//! a refusal of the statement too: whoever refuses is there. A refused log-in closes nothing, and
+//! a refusal of the statement too: whoever refuses is there, but not of use where he refuses a user
+//! who was found. A refused log-in closes nothing, and
 //! counts as a connection that could not be made: who does not let us in answers no statement,
 //! whatever is in it. So does the word of a store that refuses any statement about users
 //! ([`crate::BatchFailure::Unusable`]), whoever they are, and so does a statement that is broken
@@ -15,7 +16,9 @@
 //! that closes no breaker: it may do so over every user. Names that strangers choose may be all that
 //! it was asked, so where it has ended several and answered nothing between it is tried, as one is
 //! that is left alone, with a user who was found; to end that counts as a failure. Where none was
-//! found yet, so does the next one that it ends, if another replica is healthy.
+//! found yet, so does the next one that it ends, if another replica is healthy. The same holds of a
+//! replica that has refused several and answered nothing between: it may refuse whoever exists, and
+//! answer about nobody.
 //!
 //! A failure counts only where it is news. One broken connection fails all statements in
 //! flight at once: only a statement that was sent after the failure before it counts. A
@@ -70,6 +73,8 @@ struct State {
     broken_off: u32,
     /// The same of those over which it has ended connections.
     ended: u32,
+    /// The same of those that it has refused.
+    refused: u32,
 }
 
 impl State {
@@ -83,6 +88,8 @@ impl State {
 const BROKEN_OFF_MAX: u32 = 4;
 /// Statements over which a replica has ended connections in a row, after which it is tried.
 const ENDED_MAX: u32 = 4;
+/// The same of statements that it has refused.
+const REFUSED_MAX: u32 = 4;
 
 /// All replicas.
 #[derive(Debug)]
@@ -191,6 +198,7 @@ impl Replicas {
         if let Some(state) = self.states.get_mut(replica.0) {
             state.broken_off = 0;
             state.ended = 0;
+            state.refused = 0;
         }
     }
 
@@ -210,6 +218,29 @@ impl Replicas {
     pub fn ends_all(&self, replica: Replica) -> bool {
         let state = self.states.get(replica.0);
         state.is_some_and(|state| state.ended >= ENDED_MAX)
+    }
+
+    /// A replica has refused a statement, and is there. Where it has refused several and answered
+    /// none between, that says nothing for it while it is tried.
+    pub fn refused(&mut self, now_us: u64, replica: Replica) {
+        if let Some(state) = self.states.get_mut(replica.0) {
+            state.refused = state.refused.saturating_add(1);
+        }
+        if !self.refuses_all(replica) {
+            return self.heard(now_us, replica);
+        }
+        if let Some(state) = self.states.get_mut(replica.0) {
+            state.heard_us = Some(now_us);
+            if !state.is_tried() {
+                state.failures = 0;
+            }
+        }
+    }
+
+    /// Whether a replica is there and refuses whatever it is asked about users.
+    pub fn refuses_all(&self, replica: Replica) -> bool {
+        let state = self.states.get(replica.0);
+        state.is_some_and(|state| state.refused >= REFUSED_MAX)
     }
 
     /// Has a replica tried, to see whether it is of use.

@@ -142,6 +142,8 @@ pub struct Tuner {
     answered_per_us: f64,
     /// Rows answered in a microsecond, of late.
     rows_per_us: f64,
+    /// Since when this store is asked.
+    restarted_us: u64,
     decision: Decision,
 }
 
@@ -165,6 +167,7 @@ impl Tuner {
             decided_us: now_us,
             answered_per_us: 0.0,
             rows_per_us: 0.0,
+            restarted_us: 0,
             decision: Decision {
                 interval_us: 0,
                 in_flight_max: 1,
@@ -185,8 +188,13 @@ impl Tuner {
         self.decision = self.decide();
     }
 
-    /// The store is another one: only the arrivals are still true.
+    /// The store is another one: only the arrivals are still true. What the one before was sent
+    /// says nothing of this one, whenever it is answered.
     pub fn restart(&mut self, now_us: u64) {
+        self.restarted_us = now_us;
+        self.confirmed_until_us = 0;
+        self.answered_per_us = 0.0;
+        self.rows_per_us = 0.0;
         self.floor = Floor::new(now_us);
         self.costs = Costs::default();
         self.smoothed_us = None;
@@ -202,6 +210,9 @@ impl Tuner {
 
     /// A statement was answered.
     pub fn handle_answer(&mut self, now_us: u64, sample: &Sample) {
+        if sample.sent_us < self.restarted_us {
+            return;
+        }
         let took_us = now_us.saturating_sub(sample.sent_us) as f64;
         let before_us = self.smoothed_us.unwrap_or(took_us);
         self.smoothed_us = Some(before_us + (took_us - before_us) / 16.0);

@@ -17,6 +17,7 @@ mod pool;
 mod postgres;
 mod radius;
 mod redis;
+mod resolver;
 mod sql;
 mod table;
 mod tls;

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use crate::resolver::Resolver;
 use crate::tls::{self, TlsClient};
 use crate::url::{Host, Url};
 use crate::{Error, Options};
@@ -74,7 +75,7 @@ pub(crate) struct Connector {
 #[derive(Clone)]
 enum StoreAddress {
     /// A name that is resolved each time, and a port.
-    Name(String, u16),
+    Name(Resolver),
     /// `localhost` is the loopback, whatever a resolver says (RFC 6761 6.3).
     Loopback(u16),
     Socket(PathBuf),
@@ -89,7 +90,7 @@ impl Connector {
             Host::Name(name) if name.eq_ignore_ascii_case("localhost") => {
                 StoreAddress::Loopback(url.port)
             }
-            Host::Name(name) => StoreAddress::Name(name.clone(), url.port),
+            Host::Name(name) => StoreAddress::Name(Resolver::new(name, url.port)),
         };
         Ok(Self {
             place,
@@ -143,9 +144,10 @@ impl Connector {
     pub(crate) async fn open(&self) -> io::Result<Stream> {
         let opened = match &self.place {
             StoreAddress::Socket(path) => UnixStream::connect(path).await.map(Socket::Unix),
-            StoreAddress::Name(name, port) => TcpStream::connect((name.as_str(), *port))
-                .await
-                .map(Socket::Tcp),
+            StoreAddress::Name(resolver) => match resolver.addresses().await {
+                Ok(at) => TcpStream::connect(at.as_slice()).await.map(Socket::Tcp),
+                Err(error) => Err(error),
+            },
             StoreAddress::Loopback(port) => {
                 let at = [
                     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), *port),
@@ -225,8 +227,7 @@ impl std::fmt::Display for Connector {
 impl std::fmt::Display for StoreAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Name(name, port) if name.contains(':') => write!(f, "[{name}]:{port}"),
-            Self::Name(name, port) => write!(f, "{name}:{port}"),
+            Self::Name(name) => name.fmt(f),
             Self::Loopback(port) => write!(f, "localhost:{port}"),
             Self::Socket(path) => write!(f, "{}", path.display()),
         }

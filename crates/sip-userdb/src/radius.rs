@@ -26,6 +26,7 @@ use self::digest::{Asked, Format};
 use self::packet::{Request, SharedSecret, Verdict};
 use self::port::{IDENTIFIERS, OpenPort, Seat, Tally};
 use self::retry::Retry;
+use crate::resolver::Resolver;
 use crate::url::{Host, Url};
 use crate::{Capabilities, Changed, Error, Layout, Options, Tls};
 
@@ -40,8 +41,7 @@ const WARN_EVERY_S: u64 = 60;
 
 /// A RADIUS server.
 pub(crate) struct Client {
-    host: String,
-    port: u16,
+    server: Resolver,
     secret: Rc<SharedSecret>,
     nas_identifier: String,
     format: Format,
@@ -125,8 +125,7 @@ impl Client {
         }
         let ports_max = options.connections_max.clamp(1, PORTS_MAX);
         Ok(Self {
-            host,
-            port: url.port,
+            server: Resolver::new(&host, url.port),
             secret: Rc::new(SharedSecret::new(secret)?),
             nas_identifier,
             format,
@@ -242,8 +241,8 @@ impl Client {
     async fn exchange(&self, seat: &mut Seat, packet: &[u8]) -> Result<Verdict, BatchFailure> {
         let unreachable = |why: String| {
             BatchFailure::Unreachable(format!(
-                "the RADIUS server {}:{} cannot be reached: {why}",
-                self.host, self.port
+                "the RADIUS server {} cannot be reached: {why}",
+                self.server
             ))
         };
         let mut retry = Retry::new(self.retransmit_ms);
@@ -281,19 +280,17 @@ impl Client {
         }
         let unreachable = |why: String| {
             BatchFailure::Unreachable(format!(
-                "the RADIUS server {}:{} cannot be reached: {why}",
-                self.host, self.port
+                "the RADIUS server {} cannot be reached: {why}",
+                self.server
             ))
         };
-        let server = timeout(
-            self.connect_timeout,
-            tokio::net::lookup_host((self.host.as_str(), self.port)),
-        )
-        .await
-        .map_err(|_| unreachable("its name was not resolved in time".to_owned()))?
-        .map_err(|error| unreachable(error.to_string()))?
-        .next()
-        .ok_or_else(|| unreachable("its name has no address".to_owned()))?;
+        let server = timeout(self.connect_timeout, self.server.addresses())
+            .await
+            .map_err(|_| unreachable("its name was not resolved in time".to_owned()))?
+            .map_err(|error| unreachable(error.to_string()))?
+            .into_iter()
+            .next()
+            .ok_or_else(|| unreachable("its name has no address".to_owned()))?;
         let open = OpenPort::open(server, Rc::clone(&self.secret), Rc::clone(&self.tally))
             .await
             .map_err(|error| unreachable(error.to_string()))?;
@@ -328,18 +325,18 @@ impl Client {
             return;
         }
         self.warned.set(Some(Instant::now()));
-        let (host, port) = (&self.host, self.port);
+        let server = &self.server;
         let ignored = self.tally.ignored.get();
         match why {
             packet::Unbelieved::NoMessageAuthenticator => tracing::warn!(
-                "answers of the RADIUS server {host}:{port} have no Message-Authenticator and are \
+                "answers of the RADIUS server {server} have no Message-Authenticator and are \
                  not believed ({ignored} ignored so far): update the server, or let it add one \
                  to every answer"
             ),
             packet::Unbelieved::Malformed
             | packet::Unbelieved::Authenticator
             | packet::Unbelieved::MessageAuthenticator => tracing::warn!(
-                "answers from {host}:{port} do not prove to be the RADIUS server's ({why:?}; \
+                "answers from {server} do not prove to be the RADIUS server's ({why:?}; \
                  {ignored} ignored so far): is the shared secret the same at both ends?"
             ),
         }

@@ -4,6 +4,7 @@
 mod batch;
 mod columns;
 mod plan;
+mod strays;
 mod suspects;
 mod template;
 mod write;
@@ -11,6 +12,7 @@ mod write;
 pub(crate) use batch::{Group, Sheet, apart, groups};
 pub(crate) use columns::{Columns, Kind};
 pub(crate) use plan::{Plan, only, switch};
+pub(crate) use strays::Strays;
 pub(crate) use suspects::Suspects;
 pub(crate) use template::{Parameter, Select, Template};
 pub(crate) use write::{Step, Value};

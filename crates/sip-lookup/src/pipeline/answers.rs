@@ -99,15 +99,25 @@ impl<T> Pipeline<T> {
             BatchFailure::Cancelled(_) if self.replicas.breaks_all_off(flight.replica) => {
                 self.lost(now_us, &flight, REFUSED);
             }
-            BatchFailure::Refused(_) | BatchFailure::Cancelled(_) => {
+            // One that refuses whoever exists is of no more use, though it answers about nobody.
+            BatchFailure::Refused(_) if self.is_of_no_use(&flight) => {
+                self.lost(now_us, &flight, REFUSED);
+            }
+            BatchFailure::Refused(_) => {
+                self.figures.failures[REFUSED] += 1;
+                self.replicas.refused(now_us, flight.replica);
+                if self.replicas.refuses_all(flight.replica) && self.probe.has_found() {
+                    self.replicas.suspect(flight.replica);
+                }
+                self.note_outage(now_us);
+                self.refused(now_us, &flight, false);
+            }
+            BatchFailure::Cancelled(_) => {
                 self.figures.failures[REFUSED] += 1;
                 self.replicas.heard(now_us, flight.replica);
                 self.note_outage(now_us);
-                let may_do = matches!(failure, BatchFailure::Cancelled(_));
-                if may_do {
-                    self.replicas.broke_off(flight.replica);
-                }
-                self.refused(now_us, &flight, may_do);
+                self.replicas.broke_off(flight.replica);
+                self.refused(now_us, &flight, true);
             }
             BatchFailure::Ended(_) => self.ended(now_us, &flight),
             BatchFailure::Unreachable(_) => self.lost(now_us, &flight, UNREACHABLE),

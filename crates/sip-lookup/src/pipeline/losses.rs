@@ -97,6 +97,20 @@ impl<T> Pipeline<T> {
         self.note_outage(now_us);
     }
 
+    /// Whether a refusal shows that a replica is of no use: it refuses a user who was found, over
+    /// whom it is no stranger's name. Where none was found yet and another stands by, that one is
+    /// asked instead of one that has refused all of late, at no cost to anybody.
+    pub(super) fn is_of_no_use(&self, flight: &Flight) -> bool {
+        match &flight.probe {
+            Some(rows) => self.probe.is_found(rows),
+            None => {
+                self.replicas.refuses_all(flight.replica)
+                    && !self.probe.has_found()
+                    && self.replicas.has_stand_in(flight.replica)
+            }
+        }
+    }
+
     /// Whether a statement that is asked again can be taken apart.
     fn has_parts(&self, flight: &Flight) -> bool {
         let names = flight.names();

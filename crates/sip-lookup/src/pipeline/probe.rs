@@ -31,6 +31,11 @@ impl Probe {
         self.is_found
     }
 
+    /// Whether this asks for a user who was found.
+    pub(super) fn is_found(&self, rows: &Rows) -> bool {
+        self.is_found && self.answered.as_ref() == Some(rows)
+    }
+
     /// A replica has answered this, and found a user or not.
     pub(super) fn answered(&mut self, rows: Rows, is_found: bool) {
         // He may be gone since.

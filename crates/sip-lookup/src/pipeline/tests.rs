@@ -3,6 +3,7 @@ mod ended;
 mod failures;
 mod leaving;
 mod lost;
+mod refusing;
 mod sharing;
 
 use std::sync::Arc;

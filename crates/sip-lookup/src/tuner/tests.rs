@@ -34,4 +34,10 @@ fn another_store_is_measured_anew() {
     tuner.restart(30_000);
     assert_eq!(tuner.round_trip_min_us(), 0);
     assert_eq!(tuner.decision().reason, Reason::Start);
+    // What the one before was sent is answered yet.
+    let sent = |sent_us| Sample { sent_us, ..sample };
+    tuner.handle_answer(31_000, &sent(29_999));
+    assert_eq!(tuner.round_trip_min_us(), 0);
+    tuner.handle_answer(130_000, &sent(30_000));
+    assert_eq!(tuner.round_trip_min_us(), 99_990);
 }

@@ -216,10 +216,12 @@ pub(crate) fn fault(error: &Error) -> Fault {
         None if error.is_closed() => {
             Fault::Unreachable("the store closed the connection".to_owned())
         }
-        // What cannot be bound, and what the server should not have said.
-        None => Fault::Refused(match why {
-            Some(why) => format!("{error}: {}", saying(why.to_string().as_bytes())),
-            None => error.to_string(),
-        }),
+        None => match why {
+            // What cannot be bound or read.
+            Some(why) => Fault::Refused(format!("{error}: {}", saying(why.to_string().as_bytes()))),
+            // What the server should not have said: nobody knows which question its next answer
+            // is about.
+            None => Fault::Unreachable(error.to_string()),
+        },
     }
 }

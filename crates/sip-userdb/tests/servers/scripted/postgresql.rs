@@ -33,14 +33,21 @@ fn frontend_content(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// A PostgreSQL server on one connection that has some users. A mad one answers the second question
-/// twice, once the third has come, and the third one with the fourth, after a while. What has in its
-/// text what `refuses` says is refused.
-fn postgresql(
-    mut stream: TcpStream,
-    is_mad: bool,
-    refuses: impl Fn(&str) -> bool,
-) -> io::Result<()> {
+/// What is wrong with a server.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mad {
+    /// Nothing.
+    No,
+    /// It answers the second question twice, once the third has come, and the third one with the
+    /// fourth, after a while.
+    SaysTwice,
+    /// It says that it is ready for another before it answers the second question.
+    IsReadyTooSoon,
+}
+
+/// A PostgreSQL server on one connection that has some users. What has in its text what `refuses`
+/// says is refused.
+fn postgresql(mut stream: TcpStream, mad: Mad, refuses: impl Fn(&str) -> bool) -> io::Result<()> {
     const TEXT: [u8; 4] = 25_u32.to_be_bytes();
     const TEXTS: [u8; 4] = 1_009_u32.to_be_bytes();
     let ready = backend(b'Z', &[b"I"]);
@@ -90,12 +97,15 @@ fn postgresql(
                 let before = std::mem::take(&mut held);
                 let whole = std::mem::take(&mut answer);
                 match questions {
-                    2 if is_mad => held = whole,
-                    3 if is_mad => {
+                    2 if mad == Mad::SaysTwice => held = whole,
+                    2 if mad == Mad::IsReadyTooSoon => {
+                        stream.write_all(&[ready.clone(), whole].concat())?;
+                    }
+                    3 if mad == Mad::SaysTwice => {
                         stream.write_all(&before.repeat(2))?;
                         held = whole;
                     }
-                    4 if is_mad => {
+                    4 if mad == Mad::SaysTwice => {
                         std::thread::sleep(Duration::from_millis(200));
                         stream.write_all(&[before, whole].concat())?;
                     }
@@ -113,27 +123,31 @@ pub(super) fn postgresql_by(refuses: impl Fn(&str) -> bool + Send + 'static) -> 
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
         let (stream, _) = listener.accept().unwrap();
-        let _ = postgresql(stream, false, refuses);
+        let _ = postgresql(stream, Mad::No, refuses);
     });
     options(&format!("postgresql://signet@127.0.0.1:{port}/sip"))
+}
+
+/// A database whose server is mad on the first connection and well on the second.
+fn mad_at_first(mad: Mad, layout: Layout) -> UserDb {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mad in [mad, Mad::No] {
+            let (stream, _) = listener.accept().unwrap();
+            std::thread::spawn(move || postgresql(stream, mad, |_| false));
+        }
+    });
+    let mut options = options(&format!("postgresql://signet@127.0.0.1:{port}/sip"));
+    options.layout = layout;
+    UserDb::new(options).unwrap()
 }
 
 /// As with MySQL: whoever gets another's answer is not told that he does not exist, and who waits
 /// behind him is not either.
 #[test]
 fn what_postgresql_says_twice_while_others_wait_ends_the_connection() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    std::thread::spawn(move || {
-        for is_mad in [true, false] {
-            let (stream, _) = listener.accept().unwrap();
-            std::thread::spawn(move || postgresql(stream, is_mad, |_| false));
-        }
-    });
-    let db = UserDb::new(options(&format!(
-        "postgresql://signet@127.0.0.1:{port}/sip"
-    )))
-    .unwrap();
+    let db = mad_at_first(Mad::SaysTwice, Layout::Signet);
     run(async {
         assert_is(&db, &one(&db, "carol").await.unwrap(), "carol");
         let (alice, nobody, carol) =
@@ -143,5 +157,17 @@ fn what_postgresql_says_twice_while_others_wait_ends_the_connection() {
         unreachable(nobody);
         unreachable(carol);
         assert_is(&db, &one(&db, "carol").await.unwrap(), "carol");
+    });
+}
+
+/// What it says then is the answer to the next question but one, to which the next is none: nobody is
+/// told that he does not exist for that.
+#[test]
+fn a_postgresql_that_is_ready_before_it_has_answered_is_left() {
+    let db = mad_at_first(Mad::IsReadyTooSoon, Layout::Signet);
+    run(async {
+        assert_is(&db, &one(&db, "carol").await.unwrap(), "carol");
+        unreachable(one(&db, "nobody").await);
+        assert_is(&db, &one(&db, "alice").await.unwrap(), "alice");
     });
 }
