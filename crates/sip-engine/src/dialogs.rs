@@ -28,8 +28,7 @@ use crate::token::{self, RouteToken, Tokens};
 
 /// Targets that are remembered of one dialog, both sides together.
 const TARGETS_MAX: usize = 4;
-/// How long a dialog's tokens are good after its end: what a REFER in it began
-/// reports by NOTIFY for a while.
+/// How long a dialog's tokens are good after its end, for what winds it up ([`winds_up`]).
 const END_S: u64 = 300;
 /// Connections that are remembered as ended.
 const CONNS_MAX: usize = 4_096;
@@ -119,7 +118,7 @@ impl Dialogs {
         let entry = self.entry(request);
         let now_s = now.unix_ms / 1_000;
         if let Some(ended_s) = entry.and_then(|entry| entry.ended_s)
-            && now_s >= ended_s + END_S
+            && (now_s >= ended_s + END_S || !winds_up(request.method()))
         {
             return Standing::Ended;
         }
@@ -332,6 +331,16 @@ fn is_alive(now: Now, lifetime_s: u64, token: &RouteToken, entry: Option<&Entry>
 /// either, but its 2xx shows a place, which may be the one that was asked for.
 pub(crate) const fn ends_something(method: Method) -> bool {
     matches!(method, Method::Ack | Method::Bye)
+}
+
+/// Whether a request may come within a dialog that has ended (RFC 3261 15): it was on its way, or
+/// reports what a REFER in it began (RFC 3515 2.4.7). Any other would begin something anew, past
+/// what is asked of a new call.
+const fn winds_up(method: Method) -> bool {
+    matches!(
+        method,
+        Method::Ack | Method::Bye | Method::Cancel | Method::Prack | Method::Notify
+    )
 }
 
 #[cfg(test)]

@@ -16,8 +16,12 @@ fn uri(text: &str) -> Uri<'_> {
 
 /// A request of alice's in the dialog with that number.
 fn of(number: u32) -> Message {
+    by(number, "BYE")
+}
+
+fn by(number: u32, method: &str) -> Message {
     let (from, to) = ("<sip:a@example.org>;tag=a", "<sip:b@example.org>;tag=b");
-    let text = request("BYE", "sip:b@203.0.113.9", from, to, "");
+    let text = request(method, "sip:b@203.0.113.9", from, to, "");
     parse(text.replace("call-1", &format!("call-{number}")).as_bytes())
 }
 
@@ -143,6 +147,34 @@ fn an_ended_dialog_has_five_minutes() {
     assert_eq!(bench.judge(1, "sip:b@203.0.113.9"), Standing::Ended);
     assert_eq!(bench.judge(1, "sip:b@203.0.113.10"), Standing::Ended);
     assert_eq!(bench.judge(2, "sip:b@203.0.113.9"), Standing::Part);
+}
+
+#[test]
+fn what_begins_something_is_no_part_of_an_ended_dialog() {
+    let mut bench = Bench::new(10);
+    let judged = |bench: &Bench, method| bench.judge_of(&by(1, method), "sip:b@203.0.113.9");
+    let winding_up = ["ACK", "BYE", "CANCEL", "PRACK", "NOTIFY"];
+    let others = [
+        "INVITE",
+        "UPDATE",
+        "REFER",
+        "SUBSCRIBE",
+        "MESSAGE",
+        "INFO",
+        "OPTIONS",
+        "PUBLISH",
+        "DANCE",
+    ];
+    for method in winding_up.into_iter().chain(others) {
+        assert_eq!(judged(&bench, method), Standing::Part, "{method}");
+    }
+    bench.dialogs.end(bench.now, LIFETIME_S, &of(1));
+    for method in winding_up {
+        assert_eq!(judged(&bench, method), Standing::Part, "{method}");
+    }
+    for method in others {
+        assert_eq!(judged(&bench, method), Standing::Ended, "{method}");
+    }
 }
 
 #[test]
