@@ -3,12 +3,13 @@
 use std::ops::Range;
 
 /// Headers with credentials or challenges.
-const CREDENTIAL_HEADERS: [&str; 5] = [
+const CREDENTIAL_HEADERS: [&str; 6] = [
     "authorization",
     "proxy-authorization",
     "www-authenticate",
     "proxy-authenticate",
     "authentication-info",
+    "proxy-authentication-info",
 ];
 
 /// Parameters of these that are proofs, or carry one.
@@ -120,7 +121,8 @@ impl Header {
         let value = value.get(1..).unwrap_or_default().trim_ascii_start();
         let mut words = value.split(u8::is_ascii_whitespace);
         let scheme = words.next().unwrap_or_default();
-        if is(&"authentication-info") || scheme.eq_ignore_ascii_case(b"digest") {
+        let has_no_scheme = is(&"authentication-info") || is(&"proxy-authentication-info");
+        if has_no_scheme || scheme.eq_ignore_ascii_case(b"digest") {
             Self::Digest
         } else {
             Self::Opaque
@@ -207,7 +209,8 @@ fn value_at(line: &[u8], at: usize) -> Range<usize> {
     start..start + len
 }
 
-/// Tells the password in each `sip:user:password@host`.
+/// Tells the password in each `sip:user:password@host`, and the credentials in headers that a URI
+/// asks for (RFC 3261 19.1.1), as in `sip:host?Authorization=Digest...`.
 fn uri_passwords(line: &[u8], tell: &mut impl FnMut(Range<usize>)) {
     let mut at = 0;
     while at < line.len() {
@@ -238,7 +241,30 @@ fn uri_passwords(line: &[u8], tell: &mut impl FnMut(Range<usize>)) {
             tell(start + user + 1..start + host);
             at = start + host;
         }
+        let behind = host.unwrap_or(0);
+        let headers = uri.get(behind..).unwrap_or_default();
+        let Some(mark) = headers.iter().position(|byte| *byte == b'?') else {
+            continue;
+        };
+        let mut from = behind + mark + 1;
+        for header in uri.get(from..).unwrap_or_default().split(|b| *b == b'&') {
+            let equals = header.iter().position(|byte| *byte == b'=');
+            let (name, value) = header.split_at(equals.unwrap_or(header.len()));
+            let end = from + name.len() + value.trim_ascii_end().len();
+            if value.len() > 1 && is_credential(name) {
+                tell(start + from + name.len() + 1..start + end);
+                at = start + end;
+            }
+            from += header.len() + 1;
+        }
     }
+}
+
+/// Whether a header that a URI asks for carries credentials. In a name that is escaped anything may
+/// be written.
+fn is_credential(name: &[u8]) -> bool {
+    let is = |other: &&str| name.eq_ignore_ascii_case(other.as_bytes());
+    name.contains(&b'%') || CREDENTIAL_HEADERS.iter().any(is)
 }
 
 /// Where the key begins in a line of SDP that carries one: `a=crypto` (RFC 4568), `k=`
@@ -307,6 +333,38 @@ mod tests {
             header("Authentication-Info: nextnonce=\"n\", rspauth=\"r\", cnonce=\"c\""),
             "Authentication-Info: nextnonce=***, rspauth=***, cnonce=\"c\""
         );
+        assert_eq!(
+            header("Proxy-Authentication-Info: rspauth=\"r\", qop=auth"),
+            "Proxy-Authentication-Info: rspauth=***, qop=auth"
+        );
+    }
+
+    #[test]
+    fn credentials_that_a_uri_asks_for_are_masked() {
+        for (text, expected) in [
+            (
+                "Refer-To: <sip:a:secret@h?Subject=x&authorization=Digest%20response%3D1&To=y>",
+                "Refer-To: <sip:a:***@h?Subject=x&authorization=***&To=y>",
+            ),
+            (
+                "Refer-To: sip:h;method=REGISTER?Proxy-Authorization=key",
+                "Refer-To: sip:h;method=REGISTER?Proxy-Authorization=***",
+            ),
+            (
+                "Refer-To: <sips:a?b@h?%41uthorization=key>;x=y",
+                "Refer-To: <sips:a?b@h?%41uthorization=***>;x=y",
+            ),
+            (
+                "Contact: <sip:h?Authorization=>, <sip:h?Subject&=&&>",
+                "Contact: <sip:h?Authorization=>, <sip:h?Subject&=&&>",
+            ),
+        ] {
+            assert_eq!(header(text), expected);
+        }
+        let line_ends =
+            b"REFER sip:h SIP/2.0\r\nRefer-To: sip:h?authorization=key\r\nTo: x\r\n\r\n";
+        let blotted = String::from_utf8(blotted(line_ends)).unwrap();
+        assert!(blotted.contains("?authorization=***\r\nTo: x"), "{blotted}");
     }
 
     #[test]
