@@ -75,6 +75,7 @@ fn questions_are_answered_once_in_order_and_rightly_whatever_stores_do() {
             sum.muted,
             sum.broken_off,
             sum.ended,
+            sum.turned_away,
         ];
         assert!(
             happened.iter().all(|&many| many > 0),

@@ -43,6 +43,8 @@ enum Weather {
     Busy,
     /// Connections end over whoever exists.
     Deadly,
+    /// Whoever exists is refused.
+    Refusing,
 }
 
 enum Event {
@@ -233,7 +235,7 @@ impl World {
             verifies,
             mute_closes: random.bool(),
             weather: vec![Weather::Fair; config.replicas],
-            badness: random.u64(0..6),
+            badness: random.u64(0..7),
             users: users.collect(),
             questions_max: config.questions_max,
             in_flight_max: in_flight_max(&config),
@@ -472,7 +474,8 @@ impl World {
             1 => Weather::Closed,
             2 => Weather::Mad,
             3 => Weather::Busy,
-            _ => Weather::Deadly,
+            4 => Weather::Deadly,
+            _ => Weather::Refusing,
         };
         let pause_us = self.random.u64(10_000..600_000);
         self.after(pause_us, Event::Weather);

@@ -56,6 +56,10 @@ impl World {
                 self.report.ended += u64::from(matches!(said, Said::Failure(_)));
                 self.after(delay_us, Event::Answer(id, said));
             }
+            Weather::Refusing => {
+                self.report.turned_away += u64::from(matches!(said, Said::Failure(_)));
+                self.after(delay_us, Event::Answer(id, said));
+            }
             Weather::Fair => self.after(delay_us, Event::Answer(id, said)),
             Weather::Mad => {
                 if self.random.bool() {
@@ -102,6 +106,9 @@ impl World {
                 let finds = answer.iter().any(|row| matches!(row, Ok(Some(_))));
                 if weather == Weather::Deadly && finds {
                     return Said::Failure(BatchFailure::Ended("it fell over".into()));
+                }
+                if weather == Weather::Refusing && finds {
+                    return Said::Failure(BatchFailure::Refused("not him".into()));
                 }
                 if is_mad {
                     match self.random.u8(0..4) {

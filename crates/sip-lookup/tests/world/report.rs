@@ -20,6 +20,8 @@ pub(crate) struct Report {
     pub(crate) muted: u64,
     pub(crate) broken_off: u64,
     pub(crate) ended: u64,
+    /// Statements refused by who refuses whoever exists.
+    pub(crate) turned_away: u64,
 }
 
 impl Report {
@@ -42,5 +44,6 @@ impl Report {
         sum(&mut self.muted, other.muted);
         sum(&mut self.broken_off, other.broken_off);
         sum(&mut self.ended, other.ended);
+        sum(&mut self.turned_away, other.turned_away);
     }
 }
