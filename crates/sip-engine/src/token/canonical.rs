@@ -6,6 +6,19 @@ use std::hash::Hasher;
 
 use sip_msg::Uri;
 use sip_msg::uri::Scheme;
+
+/// Parameters by which gateways choose a carrier or a trunk (RFC 4694, RFC 4904, RFC 3966).
+const ROUTES_OF_NUMBERS: [&str; 8] = [
+    "cic",
+    "ext",
+    "isub",
+    "npdi",
+    "phone-context",
+    "rn",
+    "tgrp",
+    "trunk-context",
+];
+
 /// Gathers small parts, because a hash prefers them together.
 pub(super) struct Feed<'s, S: Hasher> {
     hasher: &'s mut S,
@@ -81,8 +94,28 @@ impl<'s, S: Hasher> Feed<'s, S> {
         if uri.is_sip() {
             self.user(uri);
             self.hop(uri);
+            self.route_of_number(uri);
         } else {
             self.part(uri.raw);
+        }
+    }
+
+    /// What says by which carrier or trunk a gateway is to reach a number. It is the last part,
+    /// and there only where the URI has any of it. Other parameters tell nothing: some phones lose
+    /// those that they do not know.
+    fn route_of_number(&mut self, uri: &Uri<'_>) {
+        if let Some(password) = uri.password {
+            self.bytes(b"p");
+            self.part(password);
+        }
+        if uri.params.is_empty() {
+            return;
+        }
+        for param in uri.params() {
+            if let Some(name) = ROUTES_OF_NUMBERS.iter().find(|name| param.is_named(name)) {
+                self.part(name.as_bytes());
+                self.lower(param.value);
+            }
         }
     }
 

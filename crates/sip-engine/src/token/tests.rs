@@ -308,6 +308,30 @@ fn a_target_is_the_same_however_it_is_spelled() {
             false,
         ),
         ("sip:phone.example:5070;transport=tcp", false),
+        ("sip:bob:9@phone.example:5070;transport=tcp", false),
+        ("sip:bob@phone.example:5070;transport=tcp;tgrp=1", false),
+        ("sip:bob@phone.example:5070;transport=tcp;TGRP", false),
+        (
+            "sip:bob@phone.example:5070;transport=tcp;ob;cic=+11234",
+            false,
+        ),
+    ] {
+        assert_eq!(tokens.is_target(&token, &uri(other)), is_same, "{other}");
+    }
+}
+
+#[test]
+fn a_carrier_is_part_of_a_target() {
+    let tokens = tokens();
+    let target = uri("sip:+4930@gw.example;tgrp=A;cic=1");
+    let text = sealed(&tokens, |grant| grant.target = Some(&target));
+    let token = read(&tokens, &text).unwrap();
+    for (other, is_same) in [
+        ("sip:+4930@gw.example;x;Tgrp=a;cic=1;y=z", true),
+        ("sip:+4930@gw.example;tgrp=b;cic=1", false),
+        ("sip:+4930@gw.example;tgrp=a;tgrp=b;cic=1", false),
+        ("sip:+4930@gw.example;tgrp=a", false),
+        ("sip:+4930@gw.example", false),
     ] {
         assert_eq!(tokens.is_target(&token, &uri(other)), is_same, "{other}");
     }
