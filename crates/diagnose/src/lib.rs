@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod secrets;
+mod window;
 
 use std::fmt;
 use std::ops::Range;
@@ -35,8 +36,11 @@ pub struct ConfigError {
 pub struct Problem {
     /// Line and column, from 1; none for a missing file or an option.
     pub place: Option<(usize, usize)>,
-    /// The line, for the reader, with stars for what is a secret in it.
+    /// The line, for the reader, with stars for what is a secret in it; of a long one the part
+    /// around the column.
     pub line: String,
+    /// How many characters of it stand in front of what is pointed at.
+    pub skip: usize,
     /// The columns to point at.
     pub width: usize,
     /// What is wrong.
@@ -115,9 +119,10 @@ impl Problem {
             return Self {
                 place: None,
                 line: String::new(),
+                skip: 0,
                 width: 0,
-                what,
-                remedy,
+                what: window::sentence(what),
+                remedy: window::sentence(remedy),
             };
         };
         let before = text.get(..span.start).unwrap_or(text);
@@ -128,15 +133,18 @@ impl Problem {
         let column = before
             .get(line_start..)
             .map_or(0, |front| front.chars().count());
+        // The line is shorter than it is in the file where a secret was left out.
+        let (line, skip) = window::around(&line, column);
         let marked = text.get(span).map_or(1, |marked| {
             marked.lines().next().unwrap_or("").chars().count()
         });
         Self {
             place: Some((before.matches('\n').count() + 1, column + 1)),
-            width: marked.clamp(1, line.chars().count().saturating_sub(column).max(1)),
+            width: marked.clamp(1, line.chars().count().saturating_sub(skip).max(1)),
             line,
-            what,
-            remedy,
+            skip,
+            what: window::sentence(what),
+            remedy: window::sentence(remedy),
         }
     }
 }
@@ -152,17 +160,14 @@ impl fmt::Display for ConfigError {
                 write!(f, ":{line}:{column}")?;
             }
             write!(f, ": {}", problem.what)?;
-            if let Some((line, column)) = problem.place {
-                let margin = line.to_string().len();
+            if let Some((line, _)) = problem.place {
+                let margin = " ".repeat(line.to_string().len());
                 write!(f, "\n{line} | {}", problem.line)?;
                 write!(
                     f,
-                    "\n{:margin$} | {:skip$}{}",
-                    "",
-                    "",
-                    "^".repeat(problem.width),
-                    // The line is shorter than it is in the file where a secret was left out.
-                    skip = (column - 1).min(problem.line.chars().count())
+                    "\n{margin} | {}{}",
+                    window::blank(&problem.line, problem.skip),
+                    "^".repeat(problem.width)
                 )?;
             }
             if !problem.remedy.is_empty() {
@@ -407,6 +412,8 @@ fn locate(text: &str, path: &str) -> Option<Range<usize>> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     #[test]
@@ -456,6 +463,69 @@ mod tests {
                 )
             ]
         );
+    }
+
+    /// What is told of a text that is no TOML.
+    fn told(text: &str) -> String {
+        let error = toml::from_str::<toml::Table>(text).unwrap_err();
+        ConfigError::unparsable(Path::new("e.toml"), text, &error, "e.toml").to_string()
+    }
+
+    /// The line of an error, and what stands in it above the first caret.
+    fn pointed_at(told: &str) -> (&str, Option<char>) {
+        let mut lines = told.lines().skip(1);
+        let (line, marks) = (lines.next().unwrap(), lines.next().unwrap());
+        let skip = marks.chars().position(|sign| sign == '^').unwrap();
+        (line, line.chars().nth(skip))
+    }
+
+    #[test]
+    fn a_line_of_any_length_is_told_in_part() {
+        for fill in ["x", "é", "漢"] {
+            let fill = fill.repeat(88_000);
+            for (text, column) in [
+                (format!("a = @b # {fill}\n"), 5),
+                (format!("a = [\"{fill}\", @b, \"{fill}\"]\n"), 88_010),
+                (format!("b = 1\na = [\"{fill}\", @b]"), 88_010),
+            ] {
+                let told = told(&text);
+                let (line, sign) = pointed_at(&told);
+                assert_eq!(sign, Some('@'), "{told}");
+                assert!(line.contains('…') && line.chars().count() < 130, "{told}");
+                assert!(told.contains(&format!(":{column}: ")), "{told}");
+            }
+        }
+        let value = "7".repeat(88_000);
+        let told = told(&format!("a = x{value}\n"));
+        assert!(told.chars().count() < 1_000, "{told}");
+        assert_eq!(pointed_at(&told).1, Some('x'), "{told}");
+        let text = format!("a = \"{value}\"\n");
+        let error = toml::from_str::<BTreeMap<String, bool>>(&text).unwrap_err();
+        let told =
+            ConfigError::unparsable(Path::new("e.toml"), &text, &error, "e.toml").to_string();
+        assert!(told.contains("stands where a yes or no belongs"), "{told}");
+        assert!(told.chars().count() < 3_000, "{told}");
+    }
+
+    #[test]
+    fn a_secret_in_a_long_line_is_not_told() {
+        let fill = "x".repeat(70_000);
+        for text in [
+            format!("a = [\"{fill}\", {{ password = S3cretPw }}]\n"),
+            format!("a = [\"{fill}\", \"mysql://u:S3cretPw@db/k\", @b]\n"),
+            format!("a = [@b, \"mysql://u:S3cretPw{fill}@db/k\"]\n"),
+            format!("a = [\"mysql://u:S3cretPw{fill}S3cretPw@db/k\", @b]\n"),
+            format!("a = {{ password = \"{fill}S3cretPw\", b = @b }}\n"),
+        ] {
+            let told = told(&text);
+            assert!(told.contains("***") && !told.contains("S3cret"), "{told}");
+        }
+    }
+
+    #[test]
+    fn the_mark_stands_below_its_place_behind_tabs() {
+        let told = told("\ta =\t@b\n");
+        assert!(told.contains("\n1 | \ta =\t@b\n  | \t   \t^^\n"), "{told}");
     }
 
     #[test]

@@ -54,6 +54,32 @@ fn every_example_parses() {
 }
 
 #[test]
+fn a_mistake_in_a_line_of_any_length_is_refused() {
+    let fill = "x".repeat(88_000);
+    for (text, place) in [
+        (format!("version = 1\ndata = @x # {fill}\n"), ":2:8: "),
+        (
+            format!("version = 1\ndomains = [\"{fill}\", @x]\n"),
+            ":2:88016: ",
+        ),
+        (format!("version = 1\ndata = \"{fill}\" @x\n"), ":2:88011: "),
+        (
+            format!("version = 1\nroute = [{{ prefix = \"{fill}\", group = \"g\" }}]\n"),
+            ":2:",
+        ),
+        // What is found by comparing the parts, and not by the reader.
+        (
+            format!("version = 1\nroute = [{{ prefix = \"1\", group = \"{fill}\" }}]\n"),
+            ":2:",
+        ),
+    ] {
+        let error = error_of(&text);
+        assert!(error.contains(place), "{error}");
+        assert!(error.chars().count() < 5_000, "{error}");
+    }
+}
+
+#[test]
 fn the_complete_example_holds_the_defaults() {
     let text = std::fs::read_to_string(etc().join("signet.toml")).unwrap();
     let mut given = parse(&text).unwrap();
