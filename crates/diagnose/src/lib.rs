@@ -3,12 +3,15 @@
 
 mod secrets;
 mod window;
+mod written;
 
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
+
+use written::Place;
 
 /// Something wrong that was found by comparing the parts with each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +84,8 @@ impl ConfigError {
     /// For a text that is no TOML, or has a key or a value that is unknown; `example` is where
     /// all keys are shown.
     pub fn unparsable(path: &Path, text: &str, error: &toml::de::Error, example: &str) -> Self {
-        let (what, remedy) = explain(error.message(), example);
+        let place = Place::of(text, error.span());
+        let (what, remedy) = explain(error.message(), example, place.as_ref());
         Self::single(path, Problem::new(text, error.span(), what, remedy))
     }
 
@@ -216,7 +220,8 @@ fn read_on<T>(
         if !problems.is_empty() && error.message().starts_with("missing field") {
             return None;
         }
-        let (what, remedy) = explain(error.message(), example);
+        let place = Place::of(text, error.span());
+        let (what, remedy) = explain(error.message(), example, place.as_ref());
         problems.push(Problem::new(text, error.span(), what, remedy));
         let next = match problems.len() < PROBLEMS_MAX {
             true => error.span().and_then(|span| without_line(&rest, span)),
@@ -248,11 +253,14 @@ fn without_line(text: &str, span: Range<usize>) -> Option<String> {
 
 /// Splits a message of the TOML reader into fault and remedy, with a
 /// suggestion for a misspelt word.
-fn explain(message: &str, example: &str) -> (String, String) {
+fn explain(message: &str, example: &str, place: Option<&Place<'_>>) -> (String, String) {
     if let Some((what, remedy)) = message.split_once('\n') {
         return (what.to_owned(), remedy.trim_end().to_owned());
     }
-    if let Some(explained) = of_another_kind(message).or_else(|| of_another_form(message)) {
+    let explained = of_another_kind(message, place)
+        .or_else(|| of_another_form(message))
+        .or_else(|| written::of_no_toml(message, place));
+    if let Some(explained) = explained {
         return explained;
     }
     let mut words = message.split('`').skip(1).step_by(2);
@@ -287,11 +295,12 @@ fn explain(message: &str, example: &str) -> (String, String) {
 }
 
 /// A value of one kind where another belongs: `invalid type: string "x", expected u32`.
-fn of_another_kind(message: &str) -> Option<(String, String)> {
+fn of_another_kind(message: &str, place: Option<&Place<'_>>) -> Option<(String, String)> {
     let rest = message
         .strip_prefix("invalid type: ")
         .or_else(|| message.strip_prefix("invalid value: "))?;
     let (given, expected) = rest.rsplit_once(", expected ")?;
+    let is_table = given == "map";
     let given = match given.split_once(' ') {
         Some(("string", text)) => format!("the text {text}"),
         Some(("integer", number)) => format!("the number {number}"),
@@ -317,7 +326,8 @@ fn of_another_kind(message: &str) -> Option<(String, String)> {
         ),
         "f32" | "f64" => ("a number", "write one without quotes, for example 0.5"),
         "a boolean" => ("a yes or no", "write true or false, without quotes"),
-        "a string" | "string" => ("a text", "write it in quotes: \"…\""),
+        "a string" | "string" => ("a text", ""),
+        "path string" => ("a path", ""),
         "a sequence" => ("a list", "write one in brackets, for example [\"…\"]"),
         "a tuple of size 2" => ("a pair", "write one in brackets: [\"…\", \"…\"]"),
         table if table == "a map" || table.starts_with("struct ") => {
@@ -326,7 +336,12 @@ fn of_another_kind(message: &str) -> Option<(String, String)> {
         _ => return None,
     };
     let what = format!("{given} stands where {kind} belongs");
-    Some((what, remedy.to_owned()))
+    let remedy = match kind {
+        "a text" | "a path" => written::in_quotes(place),
+        "a list" if is_table => written::as_list(place),
+        _ => remedy.to_owned(),
+    };
+    Some((what, remedy))
 }
 
 /// A text of another form than the library's own kinds have.
