@@ -21,8 +21,11 @@ const SECRET_WORDS: [&str; 8] = [
 /// How names end of keys that say where a secret is, or for how long it is good.
 const NO_SECRET_ENDS: [&str; 3] = ["_file", "_env", "_s"];
 
-/// How a private key begins.
-const KEY_BEGINS: &str = "-----BEGIN";
+/// How a private key begins, as all that is in PEM.
+const PEM_BEGINS: &str = "-----BEGIN";
+
+/// How a certificate begins, which everybody may see.
+const CERTIFICATE_BEGINS: &str = "-----BEGIN CERTIFICATE";
 
 /// The line at `line_start` of a text, without what is a secret in it. The value of a key that is
 /// unknown may be one, whatever the key is called.
@@ -111,12 +114,22 @@ fn is_secret_name(name: &str) -> bool {
 /// A text without the passwords of the URLs in it, and without private keys. A URL ends with the
 /// quotes around it; `is_line` is for a line of a file, where it may have lost its slashes.
 fn without_passwords(text: &str, is_line: bool) -> String {
-    if let Some(front) = text.find(KEY_BEGINS).and_then(|at| text.get(..at)) {
+    if let Some(front) = private_key(text).and_then(|at| text.get(..at)) {
         return without_passwords(front, is_line) + STARS;
     }
     text.split_inclusive(['"', '`', '\n'])
         .map(|part| without_password(part, is_line))
         .collect()
+}
+
+/// Where a private key begins.
+fn private_key(text: &str) -> Option<usize> {
+    let is_certificate = |at: usize| {
+        let rest = text.get(at..).unwrap_or("");
+        rest.starts_with(CERTIFICATE_BEGINS)
+    };
+    let mut begins = text.match_indices(PEM_BEGINS).map(|(at, _)| at);
+    begins.find(|at| !is_certificate(*at))
 }
 
 fn without_password(part: &str, is_line: bool) -> String {
@@ -202,6 +215,12 @@ mod tests {
             sentence("cannot read -----BEGIN PRIVATE KEY-----\nMII: no such file"),
             "cannot read ********"
         );
+        assert_eq!(
+            sentence("-----BEGIN CERTIFICATE-----\nMII\n-----BEGIN RSA PRIVATE KEY-----\nMII"),
+            "-----BEGIN CERTIFICATE-----\nMII\n********"
+        );
+        let none = "a.pem: has no certificate in it (-----BEGIN CERTIFICATE-----)";
+        assert_eq!(sentence(none), none);
     }
 
     #[test]

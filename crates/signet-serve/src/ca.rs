@@ -24,6 +24,10 @@ const LEAF_DAYS: i64 = 397;
 /// A server's own certificate is renewed when it has fewer days left.
 const RENEW_DAYS: i64 = 30;
 
+/// What to do where one of an authority's files is missing or damaged.
+const PUT_BACK: &str =
+    "put the file back from a copy, or move ca.pem and ca.key away and type: signet ca init";
+
 /// The authority of a data folder.
 pub struct Ca {
     pem: String,
@@ -113,8 +117,16 @@ impl Ca {
     /// Reads the authority of this folder.
     pub fn open(data: &DataDir) -> Result<Self, Error> {
         let (pem_path, key_path) = (data.file("ca.pem"), data.file("ca.key"));
+        let is_alone = pem_path.exists() != key_path.exists();
         let read = |path: &Path| {
-            std::fs::read_to_string(path).map_err(|error| Error::file("read", path, &error))
+            std::fs::read_to_string(path).map_err(|error| {
+                match is_alone && error.kind() == std::io::ErrorKind::NotFound {
+                    true => {
+                        Error::new(format!("cannot read {}: {error}", path.display()), PUT_BACK)
+                    }
+                    false => Error::file("read", path, &error),
+                }
+            })
         };
         let pem = read(&pem_path)?;
         let key = read(&key_path)?;
@@ -122,7 +134,7 @@ impl Ca {
         let spoilt = |path: &Path, error: &rcgen::Error| {
             Error::new(
                 format!("{} cannot be used: {error}", path.display()),
-                "put the file back from a copy, or move ca.pem and ca.key away and type: signet ca init",
+                PUT_BACK,
             )
         };
         let key = KeyPair::from_pem(&key).map_err(|error| spoilt(&key_path, &error))?;
@@ -468,6 +480,24 @@ mod tests {
             error.what().contains("there is an authority already"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn one_file_of_an_authority_alone_is_told_with_its_remedy() {
+        for missing in ["ca.key", "ca.pem"] {
+            let temp = TempDir::new("ca-alone");
+            let data = DataDir::open(temp.path()).unwrap();
+            Ca::init(&data).unwrap();
+            std::fs::remove_file(data.file(missing)).unwrap();
+            let error = Ca::open_or_init(&data).err().unwrap();
+            assert!(error.what().contains(missing), "{error}");
+            assert_eq!(error.remedy(), PUT_BACK);
+        }
+        // Without either no copy can be missing.
+        let temp = TempDir::new("ca-none");
+        let data = DataDir::open(temp.path()).unwrap();
+        let error = Ca::open(&data).err().unwrap();
+        assert_eq!(error.remedy(), "look whether the path is right");
     }
 
     #[test]

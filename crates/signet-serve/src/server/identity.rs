@@ -201,11 +201,12 @@ pub(crate) fn faults_of_files(config: &Config) -> Vec<Fault> {
         let security = &listen.security;
         let at = format!("listen.{nth}.security");
         for (place, cert, key) in security.pairs() {
-            let at = match place.is_empty() {
+            let read = add_pair(ServerTlsConfig::new(), cert, key);
+            let at = match place.is_empty() && read.is_err() {
                 true => format!("{at}.{}", key_at_fault(cert, key)),
                 false => format!("{at}{place}"),
             };
-            faults.note(&at, add_pair(ServerTlsConfig::new(), cert, key));
+            faults.note(&at, read);
         }
         faults.note(&at, check_legacy(security));
         faults.roots(&format!("{at}.client_roots"), &security.client_roots);
@@ -480,10 +481,11 @@ const PRIVATE_KEY: &str = "PRIVATE KEY-----";
 
 /// Which of the two a fault of a pair is to be shown at.
 fn key_at_fault(cert: &Path, key: &Path) -> &'static str {
-    let is_there = |file: &Path| std::fs::File::open(file).is_ok();
-    match is_there(cert) && !is_there(key) {
-        true => "key",
-        false => "certificate",
+    match ServerTlsConfig::new().pair_pem_files(cert, key) {
+        // What is in them is good: others may read the key.
+        Ok(_) => "key",
+        Err(error) if error.file.as_deref() == Some(key) => "key",
+        Err(_) => "certificate",
     }
 }
 
@@ -662,6 +664,37 @@ mod tests {
                 "{fault:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_fault_of_a_key_is_pointed_at_in_its_key() {
+        let temp = TempDir::new("identity-key");
+        let data = DataDir::open(temp.path()).unwrap();
+        let ca = Ca::init(&data).unwrap();
+        let issued = ca
+            .issue(&["a.example".to_owned()], &data.file("a"))
+            .unwrap();
+        let place = || {
+            let text = "version = 1\n[[listen]]\non = \"tls:127.0.0.1:0\"\n\
+                 security = { certificate = \"a.pem\", key = \"a.key\" }\n";
+            let config_file = data.file("signet.toml");
+            std::fs::write(&config_file, text).unwrap();
+            let faults = faults_of_files(&Config::from_file(&config_file).unwrap());
+            faults.into_iter().map(|fault| fault.at).collect::<Vec<_>>()
+        };
+        assert!(place().is_empty());
+        let good = std::fs::read_to_string(&issued.key).unwrap();
+        let sealed = good.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
+        for spoilt in ["nothing", &*sealed] {
+            std::fs::write(&issued.key, spoilt).unwrap();
+            assert_eq!(place(), ["listen.0.security.key"], "{spoilt}");
+        }
+        std::fs::write(&issued.key, &good).unwrap();
+        std::fs::set_permissions(&issued.key, Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(place(), ["listen.0.security.key"]);
+        std::fs::set_permissions(&issued.key, Permissions::from_mode(0o600)).unwrap();
+        std::fs::write(&issued.certificate, "nothing").unwrap();
+        assert_eq!(place(), ["listen.0.security.certificate"]);
     }
 
     #[test]
