@@ -2,13 +2,17 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+/// So many symbolic links may lead to a file, as on Linux.
+const LINKS_MAX: usize = 40;
+
 /// Writes a file: to a temporary name beside it first, then renamed, so that nobody reads half
-/// of it and what was there before stays where this one cannot be written. What is there and
-/// no ordinary file, as `/dev/stdout`, is written to. It is on the disk when this returns.
+/// of it and what was there before stays where this one cannot be written. A symbolic link stays
+/// one: the file that it leads to is written. What is there and no ordinary file, as a pipe or
+/// `/dev/stdout`, is written to. It is on the disk when this returns.
 ///
 /// # Errors
 /// As the system says; nothing is left beside it then.
@@ -24,11 +28,69 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     put(path, bytes, |_| Ok(()))
 }
 
+/// Whether [`write`] would find its folder, before work whose result would be lost otherwise.
+/// What is there stays as it is, and no pipe is opened.
+///
+/// # Errors
+/// Names the file, and what to do.
+pub fn try_write(path: &Path) -> Result<(), String> {
+    let tried = replaced(path).and_then(|replaced| match replaced {
+        None => Ok(()),
+        Some(file) if file.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        Some(file) => {
+            let temporary = temporary(&file)?;
+            fs::File::create(&temporary)?;
+            fs::remove_file(&temporary)
+        }
+    });
+    tried.map_err(|error| {
+        format!(
+            "cannot write {}: {error}: name a file in a folder that this user may write",
+            path.display()
+        )
+    })
+}
+
 fn put(path: &Path, bytes: &[u8], keep: fn(&fs::File) -> io::Result<()>) -> io::Result<()> {
-    if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
-        let mut file = fs::OpenOptions::new().write(true).open(path)?;
+    let Some(path) = replaced(path)? else {
+        let mut file = fs::OpenOptions::new().append(true).open(path)?;
         return file.write_all(bytes);
+    };
+    let temporary = temporary(&path)?;
+    let written = fs::File::create(&temporary)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| keep(&file)))
+        .and_then(|()| fs::rename(&temporary, &path));
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
     }
+    written
+}
+
+/// The file that is replaced, where symbolic links lead; `None` where what is there is written to.
+fn replaced(path: &Path) -> io::Result<Option<PathBuf>> {
+    match fs::metadata(path) {
+        Ok(found) if !found.is_file() && !found.is_dir() => return Ok(None),
+        // A link that may not be followed is told by the system.
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Ok(next) = fs::read_link(&path) else {
+            return Ok(Some(path));
+        };
+        let folder = path.parent().unwrap_or(Path::new(""));
+        // A file that is open, as /dev/stdout may be: another of its name would not be that one.
+        if fs::canonicalize(folder).is_ok_and(|folder| folder.starts_with("/proc")) {
+            return Ok(None);
+        }
+        path = folder.join(next);
+    }
+    Err(io::Error::other("too many symbolic links"))
+}
+
+/// Where a file is written before it gets its name.
+fn temporary(path: &Path) -> io::Result<PathBuf> {
     let Some(name) = path.file_name() else {
         return Err(io::Error::other(
             "no file name; write a path such as result.json",
@@ -36,14 +98,7 @@ fn put(path: &Path, bytes: &[u8], keep: fn(&fs::File) -> io::Result<()>) -> io::
     };
     let mut temporary = name.to_owned();
     temporary.push(format!(".{}.tmp", std::process::id()));
-    let temporary = path.with_file_name(temporary);
-    let written = fs::File::create(&temporary)
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| keep(&file)))
-        .and_then(|()| fs::rename(&temporary, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&temporary);
-    }
-    written
+    Ok(path.with_file_name(temporary))
 }
 
 /// The same of text; an error names the file.
@@ -93,5 +148,73 @@ mod tests {
         assert!(error.contains("/dev/full"), "{error}");
         assert!(!fs::metadata(full).unwrap().is_file());
         assert!(write(Path::new("/"), b"x").is_err());
+    }
+
+    #[test]
+    fn a_link_is_followed_and_stays_one() {
+        let folder = std::env::temp_dir().join(format!("measure-link-{}", std::process::id()));
+        fs::create_dir_all(folder.join("there")).unwrap();
+        // A link to a link to what is not there yet, then to what is.
+        let (link, next) = (folder.join("a.json"), folder.join("there/b.json"));
+        std::os::unix::fs::symlink("there/b.json", &link).unwrap();
+        std::os::unix::fs::symlink("c.json", &next).unwrap();
+        for text in ["first", "second"] {
+            try_write(&link).unwrap();
+            write_text(&link, text).unwrap();
+            let file = folder.join("there/c.json");
+            assert!(link.is_symlink() && next.is_symlink() && !file.is_symlink());
+            assert_eq!(fs::read_to_string(&file).unwrap(), text);
+        }
+        let around = folder.join("around.json");
+        std::os::unix::fs::symlink("around.json", &around).unwrap();
+        assert!(write(&around, b"x").is_err() && around.is_symlink());
+        // A file that is open is written to at its end, by whatever name.
+        let open = fs::File::options()
+            .append(true)
+            .open(folder.join("there/c.json"));
+        let open = open.unwrap();
+        let number = std::os::fd::AsRawFd::as_raw_fd(&open);
+        let name = format!("/proc/self/fd/{number}");
+        write_text(Path::new(&name), " and third").unwrap();
+        assert_eq!(fs::read_to_string(&link).unwrap(), "second and third");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_pipe_is_written_to_and_stays_one() {
+        let folder = std::env::temp_dir().join(format!("measure-pipe-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let pipe = folder.join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        // Nobody reads: to look may not wait for that.
+        try_write(&pipe).unwrap();
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || fs::read_to_string(pipe).unwrap()
+        });
+        write_text(&pipe, "all of it").unwrap();
+        let is_file = fs::metadata(&pipe).unwrap().is_file();
+        assert!(!is_file, "it was replaced");
+        assert_eq!(reader.join().unwrap(), "all of it");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_told_before() {
+        let folder = std::env::temp_dir().join(format!("measure-try-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let kept = folder.join("kept.json");
+        fs::write(&kept, "of an earlier run").unwrap();
+        try_write(&kept).unwrap();
+        try_write(&folder.join("new.json")).unwrap();
+        assert_eq!(fs::read_to_string(&kept).unwrap(), "of an earlier run");
+        for wrong in [folder.join("nowhere/a.json"), folder.clone()] {
+            let error = try_write(&wrong).unwrap_err();
+            assert!(error.contains("name a file in a folder"), "{error}");
+        }
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

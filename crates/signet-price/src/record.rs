@@ -285,16 +285,6 @@ fn text_of(path: &Path, by: &str) -> Result<String, Error> {
 /// # Errors
 /// A folder that cannot be written.
 pub fn write(path: &Path, record: &PriceRecord) -> Result<(), Error> {
-    let failed = |why: String| {
-        Error::new(
-            format!("cannot write {}: {why}", path.display()),
-            "name a file in a folder that this user may write",
-        )
-    };
-    let mut text = serde_json::to_string_pretty(record).map_err(|e| failed(e.to_string()))?;
-    text.push('\n');
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    std::fs::write(&part, text).map_err(|e| failed(e.to_string()))?;
-    std::fs::rename(&part, path).map_err(|e| failed(e.to_string()))
+    measure::file::write_json(path, record)
+        .map_err(|error| Error::new(error, "name a file in a folder that this user may write"))
 }

@@ -30,7 +30,12 @@ fn a_record_of_packets_prices_ciphers_and_authentications() {
     };
     let found = run(task, &mut |_, _| {}).unwrap();
     let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("prices_are_read.json");
-    record::write(&file, &found).unwrap();
+    // A link is followed, and stays one.
+    let link = file.with_file_name("prices_are_read_link.json");
+    let _ = std::fs::remove_file(&link);
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    record::write(&link, &found).unwrap();
+    assert!(link.is_symlink() && !file.is_symlink());
     let prices = Prices::from_file(&file).unwrap();
     for (what, name) in [
         (Use::Cipher, "AES-128-CBC"),

@@ -14,7 +14,7 @@ use super::password::PasswordFrom;
 use super::{Instance, Opened, bindings, people, say};
 use crate::Error;
 use crate::config::Domain;
-use crate::data_dir::{DataDir, write_whole};
+use crate::data_dir::{DataDir, write_named};
 use crate::userdb;
 
 /// The users of one server.
@@ -268,7 +268,7 @@ impl Users {
         };
         let text = database.borrow_mut().export_users(self.asked_realm())?;
         match file {
-            Some(file) => write_whole(file, text.as_bytes(), 0o600),
+            Some(file) => write_named(file, text.as_bytes(), 0o600),
             None => say(&text),
         }
     }
