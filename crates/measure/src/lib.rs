@@ -15,6 +15,7 @@ pub mod search;
 pub mod series;
 pub mod sip;
 pub mod statistics;
+pub mod stdout;
 pub mod terminal;
 pub mod threshold;
 pub mod watch;

@@ -23,7 +23,7 @@ pub struct Output {
 }
 
 /// Relays until SIGTERM, SIGINT, the end of the standard input, or the end of its time, and
-/// prints a report as one line of JSON then, and at SIGUSR1.
+/// prints a report as one line of JSON at SIGUSR1; gives the last one, to be printed.
 ///
 /// The standard input ends it, and is read for commands, only where it is a pipe, a socket or
 /// a terminal: a program that was started with /dev/null has nobody at the other end. Call it
@@ -31,7 +31,7 @@ pub struct Output {
 ///
 /// # Errors
 /// What [`Relay::bind`] and [`Relay::run`] say, and a file that cannot be written.
-pub fn delay(settings: &DelaySettings, output: &Output) -> Result<(), Error> {
+pub fn delay(settings: &DelaySettings, output: &Output) -> Result<String, Error> {
     let relay = Relay::bind(settings)?;
     if let Some(path) = &output.report {
         // Better now than after an hour.
@@ -52,24 +52,24 @@ pub fn delay(settings: &DelaySettings, output: &Output) -> Result<(), Error> {
     let last = relay.run(|report, occasion| {
         // A report at its time goes to the file, where there is one, and nobody is told.
         let aloud = occasion == Occasion::Asked || output.report.is_none();
-        if let Err(error) = tell(report, output, aloud) {
-            say(&error.to_string());
+        match keep(report, output) {
+            Ok(text) if aloud => measure::stdout::print(text).unwrap_or_else(|error| say(&error)),
+            Ok(_) => {}
+            Err(error) => say(&error.to_string()),
         }
     })?;
-    tell(&last, output, true)
+    keep(&last, output)
 }
 
-fn tell(report: &Report, output: &Output, aloud: bool) -> Result<(), Error> {
+/// Writes a report to its file, where there is one; gives its line.
+fn keep(report: &Report, output: &Output) -> Result<String, Error> {
     let text = serde_json::to_string(report)
         .map_err(|error| Error::new(format!("no report: {error}"), "this is a defect"))?;
-    if aloud {
-        // Nobody may be listening any more.
-        let _ = writeln!(std::io::stdout(), "{text}");
+    let line = text + "\n";
+    if let Some(path) = &output.report {
+        write_file(path, &line)?;
     }
-    match &output.report {
-        Some(path) => write_file(path, &format!("{text}\n")),
-        None => Ok(()),
-    }
+    Ok(line)
 }
 
 fn write_file(path: &Path, text: &str) -> Result<(), Error> {

@@ -20,6 +20,8 @@ use run::RunOptions;
 
 /// How often a report file is written, where nothing else is said.
 const INTERVAL_NS: u64 = 1_000_000_000;
+/// What was asked for could not be printed.
+const EXIT_UNTOLD: u8 = 2;
 
 /// What a test bed is made of.
 #[derive(Debug, Subcommand)]
@@ -141,17 +143,10 @@ pub(crate) fn run(command: &BedCommand) -> u8 {
     let (verb, done) = match command {
         BedCommand::Run(options) => return options.run(),
         BedCommand::Delay(options) => ("delay", delay(options)),
-        BedCommand::Calibrate => (
-            "calibrate",
-            signet_bed::calibrate::run().map(|()| String::new()),
-        ),
-        BedCommand::Profile(options) => (
-            "profile",
-            options
-                .run()
-                .map(|()| String::new())
-                .map_err(|error| error.to_string()),
-        ),
+        BedCommand::Calibrate => ("calibrate", signet_bed::calibrate::run()),
+        BedCommand::Profile(options) => {
+            ("profile", options.run().map_err(|error| error.to_string()))
+        }
         BedCommand::List => ("list", experiments::list()),
         BedCommand::Show(options) => ("show", experiments::show(options)),
         BedCommand::Check(options) => ("check", experiments::check(options)),
@@ -159,27 +154,21 @@ pub(crate) fn run(command: &BedCommand) -> u8 {
         BedCommand::Table(options) => return report::table(options),
         BedCommand::Compare(options) => return report::compare(options),
     };
-    // A reader who has gone, as `head` does, needs no more of it.
-    match done {
-        Ok(told) => {
-            let _ = std::io::stdout().write_all(told.as_bytes());
-            0
-        }
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "signet bed {verb}: {error}");
-            1
-        }
-    }
+    let (code, error) = match done.map(measure::stdout::print) {
+        Ok(Ok(())) => return 0,
+        Ok(Err(error)) => (EXIT_UNTOLD, error),
+        Err(error) => (1, error),
+    };
+    let _ = writeln!(std::io::stderr(), "signet bed {verb}: {error}");
+    code
 }
 
-/// It prints its report itself.
+/// Gives its last report.
 fn delay(options: &DelayOptions) -> Result<String, String> {
     let output = Output {
         report: options.report.clone(),
     };
-    signet_bed::delay(&options.settings(), &output)
-        .map(|()| String::new())
-        .map_err(|error| error.to_string())
+    signet_bed::delay(&options.settings(), &output).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

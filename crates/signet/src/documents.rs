@@ -11,14 +11,7 @@ use crate::args::Args;
 pub(crate) fn completions(shell: clap_complete::Shell) -> Result<(), Error> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Args::command(), "signet", &mut text);
-    match std::io::Write::write_all(&mut std::io::stdout(), &text) {
-        // Whoever read it has seen enough.
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Error::new(
-            format!("cannot write to the standard output: {error}"),
-            "look at where it goes",
-        )),
-        _ => Ok(()),
-    }
+    measure::stdout::print(text).map_err(|error| Error::new(error, "look at where it goes"))
 }
 
 /// Writes `signet.1` and a page for each command below it into a folder.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use measure::Host;
+use measure::stdout::print;
 use signet_plan::calibrate::{self, calibrate};
 use signet_plan::check::{self, Check, HEADING};
 use signet_plan::profile::SHIPPED;
@@ -107,20 +108,12 @@ pub(crate) fn run(options: &PlanOptions) -> u8 {
         None => options.plan(),
         Some(PlanCommand::Calibrate(options)) => options.run(),
         Some(PlanCommand::Check(options)) => options.run(),
-        Some(PlanCommand::Profiles) => {
-            tell(&profiles());
-            Ok(EXIT_FINE)
-        }
+        Some(PlanCommand::Profiles) => print(profiles()).map(|()| EXIT_FINE),
     };
     done.unwrap_or_else(|error| {
         let _ = writeln!(std::io::stderr(), "signet plan: {error}");
         EXIT_WRONG
     })
-}
-
-/// A reader who has gone, as `head` does, needs no more of it.
-fn tell(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 fn say(line: &str) {
@@ -172,7 +165,7 @@ impl PlanOptions {
             }
         };
         self.keep(&plan)?;
-        tell(&signet_plan::text(&plan));
+        print(signet_plan::text(&plan))?;
         Ok(EXIT_FINE)
     }
 
@@ -238,7 +231,7 @@ impl CalibrateOptions {
         }
         let profile = calibrate(&options, &say).map_err(said)?;
         profile.write(&self.out).map_err(said)?;
-        tell(&format!(
+        print(format!(
             "{}: {} runs, {} of them count; the model is off by {:.1}% on the runs it was made from\n",
             self.out.display(),
             profile.runs.len(),
@@ -248,7 +241,7 @@ impl CalibrateOptions {
                 .filter(|run| run.doubts.is_empty())
                 .count(),
             profile.fit.residual * 100.0
-        ));
+        ))?;
         Ok(EXIT_FINE)
     }
 }
@@ -274,24 +267,28 @@ impl CheckOptions {
         };
         let kept = (!self.bench.quick).then_some(&self.profile);
         crate::price::try_files(&[kept, self.json.as_ref()])?;
-        tell(&format!("{HEADING}\n"));
-        let line = |line: &str| tell(&format!("{line}\n"));
+        print(format!("{HEADING}\n"))?;
+        // What cannot be printed now cannot be printed at the end, which is told then.
+        let line = |line: &str| {
+            let _ = print(format!("{line}\n"));
+        };
         let found: Check = check::check(&profile, &options, &line).map_err(said)?;
-        tell(&format!("{}\n", found.summary()));
+        let printed = print(format!("{}\n", found.summary()));
         if let Some(path) = &self.json {
             let text = serde_json::to_string_pretty(&found).map_err(said)?;
             write(path, &(text + "\n"))?;
         }
         if found.checked.is_none() {
-            return Ok(EXIT_REFUSED);
+            return printed.map(|()| EXIT_REFUSED);
         }
         if options.is_quick {
-            tell("made in a hurry: not kept in the profile\n");
+            printed?;
+            print("made in a hurry: not kept in the profile\n")?;
             return Ok(EXIT_FINE);
         }
         profile.checked = found.checked;
         profile.write(&self.profile).map_err(said)?;
-        Ok(EXIT_FINE)
+        printed.map(|()| EXIT_FINE)
     }
 }
 

@@ -124,6 +124,8 @@ impl Sources {
     }
 }
 
+/// What was asked for could not be printed.
+const EXIT_UNTOLD: u8 = 2;
 /// Stands for the standard output where a file is named.
 const STDOUT: &str = "-";
 
@@ -205,17 +207,14 @@ pub(crate) fn run(command: PriceCommand) -> u8 {
         PriceCommand::Choose(options) => ("choose", whole(options.run())),
         PriceCommand::Live(options) => ("live", whole(options.run())),
     };
-    // A reader who has gone, as `head` does, needs no more of it.
-    match done {
-        Ok(told) => {
-            let _ = std::io::stdout().write_all(told.text.as_bytes());
-            told.code
-        }
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "signet price {verb}: {error}");
-            1
-        }
-    }
+    let told = done.map(|told| (measure::stdout::print(told.text), told.code));
+    let (code, error) = match told {
+        Ok((Ok(()), code)) => return code,
+        Ok((Err(error), _)) => (EXIT_UNTOLD, error),
+        Err(error) => (1, error),
+    };
+    let _ = writeln!(std::io::stderr(), "signet price {verb}: {error}");
+    code
 }
 
 #[cfg(test)]

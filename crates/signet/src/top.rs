@@ -1,6 +1,6 @@
 //! `signet top`: a picture of a running server, drawn anew each second.
 
-use std::io::{IsTerminal, Read, Write};
+use std::io::{IsTerminal, Read};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
@@ -86,12 +86,10 @@ fn spawn(body: impl FnOnce() + Send + 'static) {
 
 /// Writes to the standard output. A reader that has gone is no error.
 fn say(text: &str) -> Result<(), Error> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Error::new(
-            format!("cannot write to the standard output: {error}"),
+    measure::stdout::print(text).map_err(|error| {
+        Error::new(
+            error,
             "look at the terminal, file or program that it goes to",
-        )),
-        _ => Ok(()),
-    }
+        )
+    })
 }

@@ -292,3 +292,21 @@ fn a_full_disk_is_told_and_leaves_no_half_page() {
         assert!(!out.exists());
     });
 }
+
+#[test]
+fn a_comparison_that_cannot_be_printed_is_no_agreement() {
+    let records = Records::new("bed-unprinted");
+    let (a, b) = (records.at("a.json"), records.at("b.json"));
+    let words = ["bed", "compare", text(&a), text(&b)];
+    for words in [&words[..], &[&words[..], &["--json", "-"]].concat()] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let ended = std::process::Command::new(support::signet())
+            .args(words)
+            .stdout(full)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(2), "{words:?}: {said}");
+        assert!(said.contains("No space left on device"), "{said}");
+    }
+}

@@ -39,13 +39,13 @@ pub struct Request {
     pub options: Options,
 }
 
-/// Looks for so many seconds, or until SIGINT or SIGTERM, and prints a table.
+/// Looks for so many seconds, or until SIGINT or SIGTERM; gives a table, to be printed.
 ///
 /// Call it before there are other threads: the signals must be blocked in all of them.
 ///
 /// # Errors
 /// What [`Profiler::start`] and [`super::Running::end`] say, and a file that cannot be written.
-pub fn run(request: &Request) -> Result<(), Error> {
+pub fn run(request: &Request) -> Result<String, Error> {
     let mut targets = Vec::new();
     for text in &request.targets {
         targets.push(Target::parse(text)?);
@@ -92,10 +92,7 @@ pub fn run(request: &Request) -> Result<(), Error> {
         };
         write(path, &text)?;
     }
-    let told = table(&profile) + &symbols(&profile, request.symbols);
-    // Nobody may be listening any more.
-    let _ = std::io::stdout().write_all(told.as_bytes());
-    Ok(())
+    Ok(table(&profile) + &symbols(&profile, request.symbols))
 }
 
 /// Tells of the first signal that asks for the end.

@@ -158,7 +158,9 @@ pub fn compare(a: &Path, b: &Path) -> u8 {
         (Err(error), _) | (_, Err(error)) => return complain(EXIT_USAGE, &error),
     };
     let comparison = compare_results(&a, &b, &CompareConfig::default());
-    say(&comparison.table());
+    if let Err(error) = print(&comparison.table()) {
+        return complain(EXIT_USAGE, &error);
+    }
     if comparison.any_worse() {
         EXIT_FAILED
     } else {
@@ -182,28 +184,29 @@ pub fn report(file: &Path, html: Option<&Path>) -> u8 {
     }
 }
 
-/// Prints the table and writes the files.
+/// Prints the table and writes the files, also where it could not be printed.
 fn write(result: &RunResult, output: &Output) -> Result<(), String> {
     let table = measure::terminal::table(result);
-    match &output.json {
+    let printed = match &output.json {
         // Nothing else is to stand beside it there.
         Some(path) if is_standard_output(path) => {
             let _ = writeln!(std::io::stderr().lock(), "{}", table.trim_end());
-            say(&result.to_json().map_err(|error| error.to_string())?);
+            print(&result.to_json().map_err(|error| error.to_string())?)
         }
         Some(path) => {
-            say(&table);
+            let printed = print(&table);
             result.write(path).map_err(|error| error.to_string())?;
+            printed
         }
-        None => say(&table),
-    }
+        None => print(&table),
+    };
     if let Some(path) = &output.csv {
         result.write_csv(path).map_err(|error| error.to_string())?;
     }
     if let Some(path) = &output.html {
         page::write(result, path)?;
     }
-    Ok(())
+    printed
 }
 
 /// What the exit code is, and why. A threshold that was set is told before a doubt, and
@@ -241,11 +244,17 @@ pub(crate) fn is_standard_output(path: &Path) -> bool {
     path == Path::new("-")
 }
 
+/// Tells how it goes. What cannot be told is not lost: the result comes after it.
 pub(crate) fn say(text: &str) {
-    if !text.is_empty() {
-        // Nobody listens: nothing is lost.
-        let _ = writeln!(std::io::stdout().lock(), "{}", text.trim_end());
+    let _ = print(text);
+}
+
+/// Prints what came of it.
+fn print(text: &str) -> Result<(), String> {
+    if text.is_empty() {
+        return Ok(());
     }
+    measure::stdout::print(format!("{}\n", text.trim_end()))
 }
 
 fn complain(code: u8, text: &str) -> u8 {

@@ -12,7 +12,7 @@ use super::report::describe;
 use super::watching::Watching;
 use super::{
     EXIT_DOUBT, EXIT_FAILED, EXIT_FINE, EXIT_INTERRUPTED, EXIT_USAGE, Output, complain,
-    is_standard_output, say, signals, unix_ms,
+    is_standard_output, print, say, signals, unix_ms,
 };
 use crate::clock::NS_PER_MS;
 use crate::crew::{Control, Failed};
@@ -108,14 +108,15 @@ fn try_peak(
     match &output.json {
         Some(path) if is_standard_output(path) => {
             let value = found.value(settings, options, output);
-            say(&format!("{value:#}"));
+            print(&format!("{value:#}")).map_err(Failed::Usage)?;
         }
         Some(path) => {
-            found.say();
+            let printed = print(&found.text());
             let value = found.value(settings, options, output);
             measure::file::write_json(path, &value).map_err(Failed::Usage)?;
+            printed.map_err(Failed::Usage)?;
         }
-        None => found.say(),
+        None => print(&found.text()).map_err(Failed::Usage)?,
     }
     Ok(if control.is_interrupted() {
         EXIT_INTERRUPTED
@@ -184,25 +185,23 @@ fn workers_peak_per_s(
 }
 
 impl Found {
-    fn say(&self) {
+    fn text(&self) -> String {
         let peak = &self.peak;
-        say(&format!(
-            "peak {:.0}/s, 95% interval {:.0} to {:.0}, {:?}, {} tries",
+        let mut lines = vec![format!(
+            "peak {:.0}/s, 95% interval {:.0} to {:.0}, {}, {} tries",
             peak.peak_cps,
             peak.low,
             peak.high,
-            peak.ending,
+            ended(peak.ending),
             peak.tries.len()
-        ));
-        for line in watched_at_peak(&peak.tries, &self.taken) {
-            say(&line);
-        }
+        )];
+        lines.extend(watched_at_peak(&peak.tries, &self.taken));
         if let Some(report) = &self.report {
-            say(&report.to_string());
+            lines.push(report.to_string().trim_end().to_owned());
         }
-        for doubt in &self.doubts {
-            say(&format!("doubt: {}", doubt.sentence));
-        }
+        let doubts = self.doubts.iter();
+        lines.extend(doubts.map(|doubt| format!("doubt: {}", doubt.sentence)));
+        lines.join("\n")
     }
 
     fn value(
@@ -243,6 +242,18 @@ impl Found {
 
 fn names(fleet: &Fleet) -> Vec<String> {
     fleet.workers.iter().map(ToString::to_string).collect()
+}
+
+/// Why a search ended, in words.
+fn ended(ending: Ending) -> &'static str {
+    match ending {
+        Ending::Found => "found",
+        Ending::NothingHeld => "nothing held",
+        Ending::NotReached => "not reached",
+        Ending::GeneratorLimit => "the generator's limit",
+        Ending::TooManyTries => "too many tries",
+        Ending::Interrupted => "interrupted",
+    }
 }
 
 /// Why the peak may be the generator's own.

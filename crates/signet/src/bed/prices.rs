@@ -140,7 +140,7 @@ pub(super) fn run(
         );
     }
     for page in experiment::report(&path).map_err(|error| error.to_string())? {
-        let _ = writeln!(std::io::stdout(), "the page is {}", page.display());
+        measure::stdout::print(format!("the page is {}\n", page.display()))?;
     }
     Ok(code)
 }

@@ -1,6 +1,5 @@
 //! `signet bed profile`: the command line, turned into a request.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -99,11 +98,10 @@ impl ProfileOptions {
         })
     }
 
-    pub(super) fn run(&self) -> Result<(), Error> {
+    /// Gives what is printed.
+    pub(super) fn run(&self) -> Result<String, Error> {
         if matches!(self.rules, Some(None)) {
-            // Nobody may be listening any more.
-            let _ = std::io::stdout().write_all(RULES_TEXT.as_bytes());
-            return Ok(());
+            return Ok(RULES_TEXT.to_owned());
         }
         let request = self.request()?;
         if request.targets.is_empty() {

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use measure::stdout::print;
 use signet_bed::report;
 
 /// All was written; of a comparison, 19 of 20 figures agree and no more than 1 in 20 is lost.
@@ -47,9 +48,11 @@ pub(crate) struct TableOptions {
 /// Draws pages and prints their names, a line each; gives the exit code.
 pub(crate) fn report(options: &ReportOptions) -> u8 {
     for path in &options.records {
-        match pages(path) {
-            Ok(pages) => pages.iter().for_each(|page| say(&name(page))),
-            Err(error) => return complain("report", &error),
+        let pages = pages(path);
+        let told =
+            pages.and_then(|pages| print(pages.iter().map(|page| name(page)).collect::<String>()));
+        if let Err(error) = told {
+            return complain("report", &error);
         }
     }
     EXIT_FINE
@@ -67,11 +70,9 @@ fn pages(path: &Path) -> Result<Vec<PathBuf>, String> {
 
 /// Draws a page and prints its name; gives the exit code.
 pub(crate) fn table(options: &TableOptions) -> u8 {
-    match report::table(&options.records, &options.out) {
-        Ok(()) => {
-            say(&name(&options.out));
-            EXIT_FINE
-        }
+    let drawn = report::table(&options.records, &options.out);
+    match drawn.and_then(|()| print(name(&options.out))) {
+        Ok(()) => EXIT_FINE,
         Err(error) => complain("table", &error),
     }
 }
@@ -88,7 +89,7 @@ fn try_compare(options: &CompareOptions) -> Result<u8, String> {
     let comparison = report::compare_files(&options.a, &options.b)?;
     let is_shown = match &options.json {
         Some(path) if path == Path::new("-") => {
-            say(&format!("{:#}\n", comparison.json()));
+            print(format!("{:#}\n", comparison.json()))?;
             false
         }
         Some(path) => {
@@ -98,7 +99,7 @@ fn try_compare(options: &CompareOptions) -> Result<u8, String> {
         None => true,
     };
     if is_shown {
-        say(&comparison.table(options.all));
+        print(comparison.table(options.all))?;
     }
     Ok(if comparison.holds() {
         EXIT_FINE
@@ -109,11 +110,6 @@ fn try_compare(options: &CompareOptions) -> Result<u8, String> {
 
 fn name(page: &Path) -> String {
     format!("{}\n", page.display())
-}
-
-fn say(text: &str) {
-    // Nobody listens, as after `head`: nothing is lost.
-    let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 fn complain(verb: &str, error: &str) -> u8 {

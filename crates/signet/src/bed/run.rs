@@ -144,7 +144,7 @@ impl RunOptions {
         let options = self.options(&experiment.name)?;
         let ended = run::run(&task, &options).map_err(said)?;
         for page in report::report(&options.out.join(run::RECORD))? {
-            let _ = writeln!(std::io::stdout(), "the page is {}", page.display());
+            measure::stdout::print(format!("the page is {}\n", page.display()))?;
         }
         Ok(ended)
     }

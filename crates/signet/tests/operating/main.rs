@@ -10,6 +10,7 @@ mod monitoring;
 mod restart;
 mod root;
 mod serving;
+mod standard_output;
 #[path = "../support/mod.rs"]
 mod support;
 mod why;
