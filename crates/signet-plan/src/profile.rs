@@ -293,7 +293,7 @@ impl Profile {
     pub fn write(&self, path: &Path) -> Result<(), Error> {
         let text = serde_json::to_string_pretty(self)
             .map_err(|error| Error::new(error.to_string(), "tell the authors"))?;
-        std::fs::write(path, text + "\n").map_err(|error| {
+        measure::file::write(path, (text + "\n").as_bytes()).map_err(|error| {
             Error::new(
                 format!("{}: {error}", path.display()),
                 "name a file that can be written with --out",

@@ -182,7 +182,7 @@ impl PlanOptions {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {
-    std::fs::write(path, text).map_err(|error| {
+    measure::file::write(path, text.as_bytes()).map_err(|error| {
         format!(
             "{}: {error}: name a file that can be written",
             path.display()

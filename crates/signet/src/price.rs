@@ -120,7 +120,7 @@ impl Sources {
             return Ok(());
         };
         let page = page().map_err(|error| error.to_string())?;
-        fs::write(path, page).map_err(|error| unwritable(path, &error))
+        measure::file::write(path, page.as_bytes()).map_err(|error| unwritable(path, &error))
     }
 }
 
@@ -128,6 +128,10 @@ impl Sources {
 const EXIT_UNTOLD: u8 = 2;
 /// Stands for the standard output where a file is named.
 const STDOUT: &str = "-";
+
+fn said(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
 
 /// What is printed of something that is also kept as JSON, where that is asked for.
 fn told(
@@ -153,13 +157,7 @@ pub(crate) fn try_files(files: &[Option<&PathBuf>]) -> Result<(), String> {
         if path == Path::new(STDOUT) {
             continue;
         }
-        let is_new = !path.exists();
-        let tried = fs::OpenOptions::new().create(true).append(true).open(path);
-        tried.map_err(|error| unwritable(path, &error))?;
-        if is_new {
-            // What cannot be removed now is written over later.
-            let _ = fs::remove_file(path);
-        }
+        measure::file::try_write(path)?;
     }
     Ok(())
 }
@@ -186,7 +184,6 @@ impl Told {
 /// Runs it; gives the exit code.
 pub(crate) fn run(command: PriceCommand) -> u8 {
     let whole = |text: Result<String, String>| text.map(Told::whole);
-    let said = |told: Result<Told, signet_price::Error>| told.map_err(|error| error.to_string());
     let tried = match &command {
         PriceCommand::Crypto(options) => try_files(&options.files()),
         PriceCommand::Tunnel(options) => try_files(&options.files()),
@@ -198,11 +195,11 @@ pub(crate) fn run(command: PriceCommand) -> u8 {
         return 1;
     }
     let (verb, done) = match command {
-        PriceCommand::Crypto(options) => ("crypto", said(options.run().map(Told::whole))),
-        PriceCommand::Tunnel(options) => ("tunnel", said(options.run())),
-        PriceCommand::Echo(options) => ("echo", said(options.run())),
-        PriceCommand::Probe(options) => ("probe", said(options.run())),
-        PriceCommand::Report(options) => ("report", said(options.run().map(Told::whole))),
+        PriceCommand::Crypto(options) => ("crypto", whole(options.run())),
+        PriceCommand::Tunnel(options) => ("tunnel", options.run()),
+        PriceCommand::Echo(options) => ("echo", options.run().map_err(said)),
+        PriceCommand::Probe(options) => ("probe", options.run().map_err(said)),
+        PriceCommand::Report(options) => ("report", whole(options.run())),
         PriceCommand::Rate(options) => ("rate", whole(options.run())),
         PriceCommand::Choose(options) => ("choose", whole(options.run())),
         PriceCommand::Live(options) => ("live", whole(options.run())),

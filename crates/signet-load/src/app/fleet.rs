@@ -8,13 +8,18 @@ use serde_json::Value;
 use super::picture::Picture;
 use super::report::describe;
 use super::watching::Watching;
-use super::{EXIT_FAILED, EXIT_FINE, EXIT_USAGE, Output, complain, finish, signals, unix_ms};
+use super::{
+    EXIT_FAILED, EXIT_FINE, EXIT_USAGE, Output, complain, finish, signals, try_files, unix_ms,
+};
 use crate::crew::{Control, Failed, Progress};
 use crate::settings::Settings;
 use crate::workers::{Fleet, Gathered, Part, WorkerOptions, cut, gather, merge, serve};
 
 /// Runs a load by workers to its end; gives the exit code.
 pub fn drive_workers(settings: &Settings, fleet: &Fleet, output: &Output) -> u8 {
+    if let Err(error) = try_files(output) {
+        return complain(EXIT_USAGE, &error);
+    }
     let control = Control::new();
     if let Err(error) = signals::watch(&control) {
         return complain(EXIT_USAGE, &error);

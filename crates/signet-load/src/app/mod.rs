@@ -67,11 +67,25 @@ pub struct Output {
 
 /// Runs a load, or a called side, to its end; gives the exit code.
 pub fn drive(settings: Settings, output: &Output) -> u8 {
+    if let Err(error) = try_files(output) {
+        return complain(EXIT_USAGE, &error);
+    }
     let control = Control::new();
     if let Err(error) = signals::watch(&control) {
         return complain(EXIT_USAGE, &error);
     }
     finish(try_drive(settings, output, &control), output, &control)
+}
+
+/// Whether what is asked for can be written, before a run that would be lost without it.
+fn try_files(output: &Output) -> Result<(), String> {
+    let files = [&output.json, &output.csv, &output.html];
+    for path in files.into_iter().flatten() {
+        if !is_standard_output(path) {
+            measure::file::try_write(path)?;
+        }
+    }
+    Ok(())
 }
 
 /// Prints and writes what came of a run; gives the exit code.

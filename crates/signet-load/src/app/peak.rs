@@ -12,7 +12,7 @@ use super::report::describe;
 use super::watching::Watching;
 use super::{
     EXIT_DOUBT, EXIT_FAILED, EXIT_FINE, EXIT_INTERRUPTED, EXIT_USAGE, Output, complain,
-    is_standard_output, print, say, signals, unix_ms,
+    is_standard_output, print, say, signals, try_files, unix_ms,
 };
 use crate::clock::NS_PER_MS;
 use crate::crew::{Control, Failed};
@@ -35,6 +35,9 @@ pub struct PeakSettings {
 
 /// Searches, prints, writes; gives the exit code.
 pub fn peak(settings: Settings, options: &PeakSettings, output: &Output) -> u8 {
+    if let Err(error) = try_files(output) {
+        return complain(EXIT_USAGE, &error);
+    }
     let control = Control::new();
     if let Err(error) = signals::watch(&control) {
         return complain(EXIT_USAGE, &error);

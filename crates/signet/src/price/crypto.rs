@@ -9,6 +9,8 @@ use signet_price::{
     Error, Job, Missed, PriceRecord, Task, Timing, merge, page, record, run, sip, tunnel,
 };
 
+use super::{said, told};
+
 #[derive(Debug, Args)]
 pub(crate) struct CryptoOptions {
     /// Bytes of payload [default: 64,300,700,1400]
@@ -27,7 +29,7 @@ pub(crate) struct CryptoOptions {
     /// How often each is timed; the median counts
     #[arg(long, value_name = "N", default_value_t = Timing::default().rounds, value_parser = clap::value_parser!(u32).range(5..=10_000))]
     rounds: u32,
-    /// Keep the record in this file
+    /// Keep the record in this file, - for the standard output alone
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Draw the page in this file
@@ -50,7 +52,7 @@ pub(crate) struct ReportOptions {
     /// Where the page goes [default: crypto.html or tunnel.html]
     #[arg(long, short, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Keep the medians in this file
+    /// Keep the medians in this file, - for the standard output alone
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Keep in it what `signet price choose` reads, and nothing else
@@ -65,7 +67,20 @@ impl CryptoOptions {
     }
 
     /// Measures; gives what is printed.
-    pub(super) fn run(&self) -> Result<String, Error> {
+    pub(super) fn run(&self) -> Result<String, String> {
+        let record = self.measured().map_err(said)?;
+        let text = told(
+            self.json.as_deref(),
+            || crypto::told(&record, self.all),
+            || serde_json::to_string_pretty(&record).map_err(said),
+        )?;
+        if let Some(path) = &self.html {
+            draw(&record, path).map_err(said)?;
+        }
+        Ok(text)
+    }
+
+    fn measured(&self) -> Result<PriceRecord, Error> {
         let (jobs, missed) = self.jobs()?;
         let task = Task {
             command: measure::command_line().join(" "),
@@ -87,13 +102,7 @@ impl CryptoOptions {
             })?;
         }
         progress.end();
-        if let Some(path) = &self.json {
-            record::write(path, &record)?;
-        }
-        if let Some(path) = &self.html {
-            draw(&record, path)?;
-        }
-        Ok(crypto::told(&record, self.all))
+        Ok(record)
     }
 }
 
@@ -101,6 +110,14 @@ impl CryptoOptions {
     /// The work of all parts, and what cannot be done.
     fn jobs(&self) -> Result<(Vec<Job>, Vec<Missed>), Error> {
         const PACKETS: &str = "packets";
+        let parts = [&[PACKETS][..], &sip::FAMILIES].concat();
+        let is_unknown = |part: &&String| !parts.contains(&part.as_str());
+        if let Some(unknown) = self.part.iter().find(is_unknown) {
+            return Err(Error::new(
+                format!("there is no part {unknown:?} that could be priced"),
+                format!("write one of: {}", parts.join(", ")),
+            ));
+        }
         let choice = Choice::new(&self.sizes, &self.only, &self.provider)?;
         let is_chosen = !self.only.is_empty() || !self.provider.is_empty();
         let families: Vec<&str> = match &self.part[..] {
@@ -155,9 +172,24 @@ impl CryptoOptions {
 }
 
 impl ReportOptions {
-    /// Draws; gives the name of the page.
-    pub(super) fn run(&self) -> Result<String, Error> {
-        let (page, name) = match &self.records[..] {
+    /// Draws; gives the name of the page, or the medians where they are to be printed.
+    pub(super) fn run(&self) -> Result<String, String> {
+        let Drawn {
+            page,
+            name,
+            medians,
+        } = self.drawn().map_err(said)?;
+        let out = self.out.clone().unwrap_or_else(|| PathBuf::from(name));
+        keep(&out, &page).map_err(said)?;
+        told(
+            self.json.as_deref(),
+            || format!("{}\n", out.display()),
+            || serde_json::to_string_pretty(&medians).map_err(said),
+        )
+    }
+
+    fn drawn(&self) -> Result<Drawn, Error> {
+        match &self.records[..] {
             [one] if record::format_of(one)? == tunnel::FORMAT => {
                 if self.json.is_some() {
                     return Err(Error::new(
@@ -168,16 +200,24 @@ impl ReportOptions {
                         "leave --json out",
                     ));
                 }
-                (tunnel::render(&tunnel::read(one)?)?, "tunnel.html")
+                Ok(Drawn {
+                    page: tunnel::render(&tunnel::read(one)?)?,
+                    name: "tunnel.html",
+                    medians: None,
+                })
             }
-            _ => (page::render(&self.medians()?)?, "crypto.html"),
-        };
-        let out = self.out.clone().unwrap_or_else(|| PathBuf::from(name));
-        keep(&out, &page)?;
-        Ok(format!("{}\n", out.display()))
+            _ => {
+                let medians = self.medians()?;
+                Ok(Drawn {
+                    page: page::render(&medians)?,
+                    name: "crypto.html",
+                    medians: Some(medians),
+                })
+            }
+        }
     }
 
-    /// The medians of all runs, which are kept where that was asked for.
+    /// The medians of all runs.
     fn medians(&self) -> Result<PriceRecord, Error> {
         let runs = self.records.iter().map(|path| record::read(path));
         let mut runs = runs.collect::<Result<Vec<_>, _>>()?;
@@ -187,12 +227,15 @@ impl ReportOptions {
                 run.missed.clear();
             }
         }
-        let merged = merge(&runs)?;
-        if let Some(path) = &self.json {
-            record::write(path, &merged)?;
-        }
-        Ok(merged)
+        merge(&runs)
     }
+}
+
+/// A page, what it is called if nothing else was said, and what it shows where that is kept.
+struct Drawn {
+    page: String,
+    name: &'static str,
+    medians: Option<PriceRecord>,
 }
 
 fn draw(record: &PriceRecord, path: &Path) -> Result<(), Error> {
@@ -201,7 +244,7 @@ fn draw(record: &PriceRecord, path: &Path) -> Result<(), Error> {
 
 /// Writes a page.
 pub(super) fn keep(path: &Path, page: &str) -> Result<(), Error> {
-    std::fs::write(path, page).map_err(|error| {
+    measure::file::write(path, page.as_bytes()).map_err(|error| {
         Error::new(
             format!("cannot write {}: {error}", path.display()),
             "name a file in a folder that this user may write",

@@ -67,7 +67,8 @@ impl LiveOptions {
         let record = live::reckon(&before, &after, window).map_err(|error| error.to_string())?;
         if let Some(path) = &self.html {
             let page = live::page(&record).map_err(|error| error.to_string())?;
-            std::fs::write(path, page).map_err(|error| unwritable(path, &error))?;
+            measure::file::write(path, page.as_bytes())
+                .map_err(|error| unwritable(path, &error))?;
         }
         told(
             self.json.as_deref(),

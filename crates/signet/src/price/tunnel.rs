@@ -9,8 +9,8 @@ use signet_price::Error;
 use signet_price::tunnel::probe::{self, Carrier};
 use signet_price::tunnel::{self, Ended, Task};
 
-use super::Told;
 use super::crypto::{Progress, keep};
+use super::{Told, said, told};
 
 /// What a run ends with that was interrupted.
 const EXIT_INTERRUPTED: u8 = 130;
@@ -32,7 +32,7 @@ pub(crate) struct TunnelOptions {
     /// Calls a second over SIP through each
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     calls_per_s: u32,
-    /// Keep the record in this file
+    /// Keep the record in this file, - for the standard output alone
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Draw the page in this file
@@ -47,14 +47,14 @@ impl TunnelOptions {
     }
 
     /// Measures; gives what is printed.
-    pub(super) fn run(&self) -> Result<Told, Error> {
+    pub(super) fn run(&self) -> Result<Told, String> {
         if self.list {
             return Ok(Told::whole(list()));
         }
         let task = Task {
-            signet: this_program()?,
+            signet: this_program().map_err(said)?,
             command: measure::command_line().join(" "),
-            tunnels: tunnel::choose(&self.only)?,
+            tunnels: tunnel::choose(&self.only).map_err(said)?,
             seconds: self.seconds,
             repeats: self.repeats,
             calls_per_s: self.calls_per_s,
@@ -62,20 +62,20 @@ impl TunnelOptions {
         let mut progress = Progress::new();
         let ended = tunnel::run(&task, &mut |line| progress.show(line));
         progress.end();
-        let (record, code) = match ended? {
+        let (record, code) = match ended.map_err(said)? {
             Ended::Whole(record) => (record, 0),
             Ended::Interrupted(record) => (record, EXIT_INTERRUPTED),
         };
-        if let Some(path) = &self.json {
-            tunnel::write(path, &record)?;
-        }
+        let text = told(
+            self.json.as_deref(),
+            || tunnel::told(&record),
+            || serde_json::to_string_pretty(&record).map_err(said),
+        )?;
         if let Some(path) = &self.html {
-            keep(path, &tunnel::render(&record)?)?;
+            let page = tunnel::render(&record).map_err(said)?;
+            keep(path, &page).map_err(said)?;
         }
-        Ok(Told {
-            text: tunnel::told(&record),
-            code,
-        })
+        Ok(Told { text, code })
     }
 }
 

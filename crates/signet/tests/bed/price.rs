@@ -49,7 +49,7 @@ fn what_sip_does_is_priced_beside_packets_or_alone() {
     assert_eq!(record.unwrap()["points"].as_array().unwrap().len(), 3);
     let told = fail(&["price", "crypto", "--part", "telepathy"], "");
     assert!(
-        told.contains("telepathy") && told.contains("tls-record"),
+        told.contains("telepathy") && told.contains("packets, handshake") && told.contains("smime"),
         "{told}"
     );
 }

@@ -21,6 +21,12 @@ fn found(ending: Ending, rate_per_s: f64) -> Rfc7502Peak {
     }
 }
 
+#[test]
+fn why_a_search_ended_is_told_in_words() {
+    assert_eq!(ended(Ending::Interrupted), "interrupted");
+    assert_eq!(ended(Ending::GeneratorLimit), "the generator's limit");
+}
+
 /// A form is read without the run: what is wrong with its rate stands in it.
 #[test]
 fn a_rate_that_is_not_the_devices_is_told_as_such_in_the_form() {
