@@ -203,11 +203,15 @@ fn relaxation(miss: &Miss, written: Written) -> String {
             max_ns / 1e3,
             (cost_ns / 1e3).ceil()
         ),
-        (Miss::TooDear { cost_ns, max_ns }, Written::Options) => format!(
-            "raise --max-cost from {:.2}us to {:.2}us",
-            max_ns / 1e3,
-            (cost_ns / 10.0).ceil() / 100.0
-        ),
+        (Miss::TooDear { cost_ns, max_ns }, Written::Options) => {
+            // As it was written, which may be to the nanosecond.
+            let digits = if max_ns % 10.0 > 0.0 { 3 } else { 2 };
+            format!(
+                "raise --max-cost from {:.digits$}us to {:.2}us",
+                max_ns / 1e3,
+                (cost_ns / 10.0).ceil() / 100.0
+            )
+        }
         (Miss::NoPrice, Written::Keys) => {
             "name prices of this machine: prices = \"FILE\" of `signet price crypto --json FILE`"
                 .to_owned()

@@ -202,6 +202,12 @@ fn a_policy_that_nothing_satisfies_says_what_to_relax_and_by_how_much() {
         remedy.contains("; or raise --max-cost from 2.50us to 2.80us"),
         "{remedy}"
     );
+    let unmet = chosen(&policy("10", "8", Some(0.001)), &offer(None)).unwrap_err();
+    let remedy = unmet.remedy(Written::Options);
+    assert!(
+        remedy.contains("raise --max-cost from 0.001us to "),
+        "{remedy}"
+    );
     let unmet = chosen(&Policy::default(), &offer(Some("RC4-MD5"))).unwrap_err();
     assert!(
         unmet.what().contains("fit to protect anything"),

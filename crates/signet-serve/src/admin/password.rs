@@ -46,16 +46,27 @@ impl PasswordFrom {
 }
 
 impl Password {
-    /// Tells that it was set, and what it is where nobody knows it yet.
-    pub(super) fn tell(&self, user: &str, realm: &Domain) -> Result<(), Error> {
-        if self.is_new {
-            say(&format!(
-                "{user}@{realm} has the password {}\n  It is not kept and not shown again.\n",
-                *self.text
-            ))
-        } else {
-            say(&format!("{user}@{realm} has the password that you gave\n"))
+    /// Tells that it was set, and what it is where nobody knows it yet; `done` is what the user
+    /// was.
+    pub(super) fn tell(&self, user: &str, realm: &Domain, done: &str) -> Result<(), Error> {
+        if !self.is_new {
+            return say(&format!("{user}@{realm} has the password that you gave\n"));
         }
+        let text = Zeroizing::new(format!(
+            "{user}@{realm} has the password {}\n  It is not kept and not shown again.\n",
+            *self.text
+        ));
+        let mut out = io::stdout().lock();
+        // A reader who has gone has not read it either.
+        let told = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        told.map_err(|error| {
+            Error::new(
+                format!(
+                    "{user}@{realm} {done}, and the password is lost: cannot write to the standard output: {error}"
+                ),
+                format!("to have another made: signet user passwd {user}@{realm} --generate"),
+            )
+        })
     }
 }
 

@@ -127,7 +127,7 @@ impl Users {
             }
             Kept::Elsewhere(store) => store.put(&realm.0, &user, &password.text)?,
         }
-        password.tell(&user, &realm)
+        password.tell(&user, &realm, "was added")
     }
 
     /// Changes a user's password.
@@ -146,7 +146,7 @@ impl Users {
             )?,
             Kept::Elsewhere(store) => store.put(&realm.0, &user, &password.text)?,
         }
-        password.tell(&user, &realm)
+        password.tell(&user, &realm, "was changed")
     }
 
     /// Lists the users.

@@ -132,6 +132,12 @@ impl Who {
 
 impl When {
     pub(super) fn schedule(&self) -> Result<Schedule, String> {
+        if self.duration.is_zero() {
+            return Err("--duration 0: write a time above 0, as 10s".to_owned());
+        }
+        if self.count == Some(0) {
+            return Err("--count 0: write a number above 0, or leave it out".to_owned());
+        }
         let bare = self.rate.trim().trim_end_matches("/s").trim();
         let mut schedule = match bare.parse::<f64>() {
             Ok(rate) if rate > 0.0 && rate.is_finite() => {
