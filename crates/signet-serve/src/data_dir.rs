@@ -15,7 +15,7 @@
 //! | `admin.sock` | while a server runs: where it is asked, and told of changes |
 //! | `lock` | held while a server runs |
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -118,26 +118,14 @@ impl DataDir {
         match DirBuilder::new().mode(0o700).recursive(true).create(path) {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                return Err(Error::new(
-                    format!("{} is a file, not a folder", path.display()),
-                    "name another folder with --data DIR",
-                ));
+                return Err(no_folder(path));
             }
             Err(error) => return Err(Error::file("make the data folder", path, &error)),
         }
         let meta = path
             .metadata()
             .map_err(|error| Error::file("read the data folder", path, &error))?;
-        if meta.mode() & 0o022 != 0 {
-            return Err(Error::new(
-                format!(
-                    "the data folder {} can be written by others (mode {:03o})",
-                    path.display(),
-                    meta.mode() & 0o777
-                ),
-                format!("type: chmod 700 {}", path.display()),
-            ));
-        }
+        refuse_writable_by_others(path, &meta)?;
         Ok(Self {
             path: path.to_owned(),
         })
@@ -295,6 +283,29 @@ impl DataDir {
     pub fn write(&self, name: &str, bytes: &[u8], mode: u32) -> Result<(), Error> {
         write_whole(&self.file(name), bytes, mode)
     }
+}
+
+/// A data folder that is none.
+pub(crate) fn no_folder(path: &Path) -> Error {
+    Error::new(
+        format!("{} is a file, not a folder", path.display()),
+        "name another folder with --data DIR, or as `data` in the configuration file",
+    )
+}
+
+/// Others could put files of theirs into the data folder.
+pub(crate) fn refuse_writable_by_others(path: &Path, meta: &Metadata) -> Result<(), Error> {
+    if meta.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    Err(Error::new(
+        format!(
+            "the data folder {} can be written by others (mode {:03o})",
+            path.display(),
+            meta.mode() & 0o777
+        ),
+        format!("type: chmod 700 {}", path.display()),
+    ))
 }
 
 /// Replaces a file by a whole new one, with its bytes on disk before its name, and its name before

@@ -15,6 +15,7 @@ mod lookups;
 mod memory;
 mod metrics;
 mod people;
+mod places;
 mod records;
 mod seats;
 mod server;

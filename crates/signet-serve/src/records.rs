@@ -13,7 +13,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -25,6 +25,7 @@ use sip_engine::CallRecord;
 use crate::Error;
 use crate::config::{RecordFormat, Records};
 use crate::data_dir::DataDir;
+use crate::places::Unwritable;
 
 use file::RecordFile;
 use lines::Lines;
@@ -52,6 +53,11 @@ pub(crate) fn check(config: &Records) -> Result<(), Error> {
         .table
         .iter()
         .try_for_each(|of| table::checked(of).map(drop))
+}
+
+/// Whether records can be written to the file; nothing is made for it.
+pub(crate) fn can_be_written(file: &Path, data: &Path) -> Result<(), Unwritable> {
+    file::can_be_written(file, data)
 }
 
 /// What became of records.
@@ -446,7 +452,7 @@ impl FileWriter {
 }
 
 /// The path of a file beside another, with something behind its name.
-fn beside(path: &std::path::Path, more: &str) -> PathBuf {
+fn beside(path: &Path, more: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(more);
     path.with_file_name(name)

@@ -15,16 +15,18 @@ mod text;
 
 use std::cell::{Cell, RefCell};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use nix::errno::Errno;
 use sip_worker::Passing;
 
 use crate::Error;
 use crate::config::Log;
+use crate::places::{self, Unwritable};
 
 use clients::Clients;
 use outlet::{Inlet, Outlet};
@@ -202,6 +204,20 @@ fn terminal() -> Result<Outlet, Error> {
     let (outlet, inlet) = Outlet::new();
     spawn("trace-sip", move || print_all(&inlet))?;
     Ok(outlet)
+}
+
+/// Whether a file of this name could be begun; nothing is made for it.
+pub(crate) fn can_be_written(path: &Path, data: &Path) -> Result<(), Unwritable> {
+    match path.symlink_metadata() {
+        Ok(there) if !there.is_file() => {
+            let error = Error::new(
+                format!("{} is there, and no plain file", path.display()),
+                "name another in log.trace_pcap",
+            );
+            Err((Errno::EEXIST, error))
+        }
+        _ => places::can_be_made(path, data),
+    }
 }
 
 /// Makes the file, and starts the thread that writes it.

@@ -56,7 +56,7 @@ use crate::ca::{Ca, KeyKind};
 use crate::config::{Config, Domain, Fault, Written};
 use crate::data_dir::{DATABASE, DataDir, become_owner, unreadable};
 use crate::server::{domains_without_certificate, faults_of_files, faults_that_a_start_survives};
-use crate::{Error, setup, userdb};
+use crate::{Error, places, setup, userdb};
 
 /// Which server's data is meant.
 #[derive(Clone, Debug)]
@@ -164,6 +164,7 @@ pub fn check(path: &Path, what_for: CheckFor) -> Result<(), Error> {
     let mut survived = Vec::new();
     let config = written.checked(|config| {
         let mut faults = faults_of_files(config);
+        faults.extend(places::faults(config, what_for == CheckFor::Start));
         match what_for {
             CheckFor::Use => faults.extend(faults_that_a_start_survives(config)),
             CheckFor::Start => survived = faults_that_a_start_survives(config),

@@ -7,8 +7,11 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use nix::errno::Errno;
+
 use crate::Error;
 use crate::config::RecordFormat;
+use crate::places::{self, Unwritable};
 
 use super::beside;
 use super::row::{csv_names, rfc3339};
@@ -50,13 +53,7 @@ impl RecordFile {
         let fail = |error: io::Error| Error::file("write call records to", &path, &error);
         // Opening a pipe would wait for who reads it, and so would writing.
         if path.exists() && !path.is_file() {
-            return Err(Error::new(
-                format!(
-                    "{} is no file, and call records are written to one",
-                    path.display()
-                ),
-                "name another in records.path",
-            ));
+            return Err(no_file(&path));
         }
         let (file, len, is_cut) = open_at_end(&path, MODE).map_err(fail)?;
         let modified = file.metadata().and_then(|meta| meta.modified());
@@ -180,6 +177,25 @@ impl RecordFile {
         }
         Err(ErrorKind::AlreadyExists.into())
     }
+}
+
+/// Whether records can be written to a file of this name; nothing is made for it.
+pub(super) fn can_be_written(path: &Path, data: &Path) -> Result<(), Unwritable> {
+    match path.metadata() {
+        Ok(meta) if !meta.is_file() => Err((Errno::EINVAL, no_file(path))),
+        Ok(_) => places::may_append_to(path),
+        Err(_) => places::can_be_made(path, data),
+    }
+}
+
+fn no_file(path: &Path) -> Error {
+    Error::new(
+        format!(
+            "{} is no file, and call records are written to one",
+            path.display()
+        ),
+        "name another in records.path",
+    )
 }
 
 /// Opens a file to append to: with it its length, and whether its last line has no end.

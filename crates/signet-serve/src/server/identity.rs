@@ -12,14 +12,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nix::errno::Errno;
-use nix::unistd::{AccessFlags, access};
 use sip_net::clock;
 use sip_tls::{ClientTls, ClientTlsConfig, ServerTls, ServerTlsConfig, TlsEngine, TlsError};
 
 use crate::Error;
 use crate::ca::{Ca, Issued, machine_names};
 use crate::config::{CertificatePair, Config, Domain, Fault, ListenSecurity, ShownIdentity};
-use crate::data_dir::{DataDir, refuse_readable_by_others, this_user, unreadable};
+use crate::data_dir::{DataDir, refuse_readable_by_others, unreadable};
+use crate::places::{self, Unwritable};
 use crate::setup::PlannedListener;
 use crate::tls_report::{ListenerTls, ShownCertificate, ShownCrl, ShownOutgoing};
 
@@ -265,7 +265,7 @@ pub(crate) fn faults_that_a_start_survives(config: &Config) -> Vec<Fault> {
 }
 
 /// Whether the folder of a database that nodes share is there, and may be written to.
-fn can_hold_a_database(file: &Path) -> Result<(), (Errno, Error)> {
+fn can_hold_a_database(file: &Path) -> Result<(), Unwritable> {
     let Some(folder) = file.parent().filter(|folder| folder.is_dir()) else {
         let error = Error::new(
             format!("there is no folder for {}", file.display()),
@@ -273,16 +273,7 @@ fn can_hold_a_database(file: &Path) -> Result<(), (Errno, Error)> {
         );
         return Err((Errno::ENOENT, error));
     };
-    access(folder, AccessFlags::W_OK | AccessFlags::X_OK).map_err(|cause| {
-        let (user, folder) = (this_user(), folder.display());
-        let error = Error::new(
-            format!("the server runs as {user}, who cannot write to {folder}: {cause}"),
-            format!(
-                "type: chown {user} {folder}; under systemd it must be in ReadWritePaths= of the unit as well"
-            ),
-        );
-        (cause, error)
-    })
+    places::may_write_to(folder)
 }
 
 /// Which of this server's domains no certificate of a listener bears: clients that call it

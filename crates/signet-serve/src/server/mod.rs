@@ -18,7 +18,7 @@ use sip_net::{DnsThread, WebSocketListener, clock};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-use crate::config::{Config, Domain, Log, Users};
+use crate::config::{Config, Domain, Fault, Log, Users};
 use crate::data_dir::{DataDir, DataLock};
 use crate::hook::HookDesk;
 use crate::metrics::{self, Sources};
@@ -28,7 +28,7 @@ use crate::setup::{self, PlannedListener};
 use crate::token_keys::{self, KeptKeys};
 use crate::trace::{Filter, Tracer};
 use crate::worker::{Control, CountedPeers, Phase};
-use crate::{Error, admin, service_manager};
+use crate::{Error, admin, places, records, service_manager};
 
 use identity::{Identity, Material};
 pub(crate) use identity::{
@@ -336,9 +336,12 @@ impl Server {
     /// Reads configuration and certificates again, and by whom the system has names resolved.
     fn reload(&mut self) -> Result<(), Error> {
         let mut config = self.source.load()?;
-        for key in config.keep_until_restart(&self.config) {
+        let wanted = config.clone();
+        let changed = config.keep_until_restart(&self.config);
+        for key in &changed {
             tracing::warn!("`{key}` has changed: it takes effect at the next start");
         }
+        warn_of_the_next_start(&wanted, &changed);
         self.take_over(config)?;
         self.dns.read_again();
         Ok(())
@@ -533,6 +536,21 @@ fn ended<T>(part: &str, end: impl FnOnce() -> T) -> T {
         tracing::warn!(part, took_ms = took.as_millis(), "a part was slow to end");
     }
     result
+}
+
+/// Says so where what takes effect at the next start would keep the server from it.
+fn warn_of_the_next_start(wanted: &Config, changed: &[&str]) {
+    let is_changed = |at: &str| changed.contains(&at.split('.').next().unwrap_or(at));
+    for Fault { at, what, remedy } in places::faults(wanted, true) {
+        if is_changed(&at) {
+            tracing::warn!("the next start would fail: {at}: {what}; {remedy}");
+        }
+    }
+    if is_changed("records")
+        && let Err(error) = records::check(&wanted.records)
+    {
+        tracing::warn!("the next start would fail: {error}");
+    }
 }
 
 /// When the domains that stores of users list are read again, where that is wanted.

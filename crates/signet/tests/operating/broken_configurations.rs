@@ -245,6 +245,41 @@ fn a_certificate_that_has_expired_keeps_nothing_from_a_start() {
 }
 
 #[test]
+fn a_place_that_a_start_cannot_write_to_is_told_before_it() {
+    let folder = TestDir::new("broken-places");
+    fs::write(folder.path().join("plain"), "").unwrap();
+    let good = GOOD.replace("\"data\"", "\"made/data\"");
+    let listen = "[[listen]]\non = \"udp:127.0.0.1:0\"\n";
+    let plain = GOOD.replace("\"data\"", "\"plain\"");
+    for (whole, expected) in [
+        (
+            format!("{good}[records]\npath = \"none/calls.jsonl\"\n{listen}"),
+            ":5:8: there is no folder for ",
+        ),
+        (
+            format!("{good}[log]\ntrace_sip = true\ntrace_pcap = \"none/x\"\n{listen}"),
+            ":6:14: there is no folder for ",
+        ),
+        (format!("{plain}{listen}"), "is a file, not a folder"),
+    ] {
+        let file = write(folder.path(), &whole);
+        for check in [&["check"][..], &["check", "--start"]] {
+            let error = fail(&[check, &[text(&file)]].concat(), "");
+            assert!(error.contains(expected), "{expected}: {error}");
+        }
+        fail(&["serve", "--config", text(&file)], "");
+        // What serve made until it failed.
+        let _ = fs::remove_dir_all(folder.path().join("made"));
+    }
+    // The data folder is made by a start, with what is in it; a check makes nothing.
+    let in_data = "[records]\npath = \"made/data/calls.jsonl\"\n\
+                   [log]\ntrace_pcap = \"made/data/trace.pcapng\"\n";
+    let file = write(folder.path(), &format!("{good}{in_data}"));
+    succeed(&["check", "--start", text(&file)], "");
+    assert!(!folder.path().join("made").exists());
+}
+
+#[test]
 fn an_upgrade_is_not_held_back_by_an_environment_that_is_the_servers_alone() {
     let folder = TestDir::new("broken-environment");
     let store = "[users]\nstores = [\"ldap://cn=signet,dc=example@127.0.0.1/dc=example\"]\npassword_env = \"SIGNET_NOBODY_HAS_THIS\"\n";

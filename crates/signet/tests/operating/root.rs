@@ -128,6 +128,30 @@ fn a_database_that_nodes_share_must_be_in_a_folder_of_the_servers_user() {
 }
 
 #[test]
+fn call_records_and_traces_must_be_in_a_folder_of_the_servers_user() {
+    let Some(machine) = Machine::new("root-places") else {
+        return;
+    };
+    fs::create_dir(machine.at("shared")).unwrap();
+    for more in [
+        "[records]\npath = \"shared/calls.jsonl\"\n",
+        "[log]\ntrace_pcap = \"shared/trace.pcapng\"\n",
+    ] {
+        let config = machine.config(more);
+        chown(machine.at("shared"), Some(0), Some(0)).unwrap();
+        let told = format!("the server runs as {SERVER}, who cannot write to");
+        for check in [&["check"][..], &["check", "--start"]] {
+            let error = fail(&[check, &[config.as_str()]].concat(), "");
+            assert!(error.contains(&told), "{error}");
+        }
+        machine.give("shared");
+        succeed(&["check", &config], "");
+        let there = fs::read_dir(machine.at("shared")).unwrap();
+        assert_eq!(there.count(), 0, "a check makes nothing");
+    }
+}
+
+#[test]
 fn a_list_of_users_may_be_roots_alone() {
     let Some(machine) = Machine::new("root-import") else {
         return;

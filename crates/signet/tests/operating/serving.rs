@@ -260,6 +260,16 @@ fn a_bad_configuration_never_replaces_a_good_one() {
     server.wait_for_log("`workers` has changed: it takes effect at the next start");
     assert_eq!(header(&server), "After");
 
+    // What waits for the next start, and would keep the server from it.
+    fs::write(
+        &file,
+        format!("server_header = \"After\"\n{good}[records]\npath = \"none/calls\"\n"),
+    )
+    .unwrap();
+    server.process.signal("-HUP");
+    server.wait_for_log("`records` has changed: it takes effect at the next start");
+    server.wait_for_log("the next start would fail: records.path: there is no folder for ");
+
     server.process.signal("-TERM");
     assert_eq!(server.process.wait(Duration::from_secs(20)), Some(0));
 }
