@@ -30,6 +30,30 @@ pub(crate) struct Told {
     pub(crate) remedy: String,
 }
 
+/// A file of the server's that this user may not use, and why.
+pub(super) fn no_rights(path: &Path, why: &dyn std::fmt::Display) -> Error {
+    Error::new(
+        format!("{}: {why}", path.display()),
+        "give the command as the user that the server runs as, or as root",
+    )
+}
+
+/// A server that did not answer, and why.
+pub(super) fn unanswered(path: &Path, why: &dyn std::fmt::Display) -> Error {
+    Error::new(
+        format!("{}: the server did not answer: {why}", path.display()),
+        "look whether it is alive, and of the same version as this program",
+    )
+}
+
+/// A server that could not be asked, or not be heard.
+pub(super) fn unasked(path: &Path, error: &IoError) -> Error {
+    match error.kind() {
+        ErrorKind::PermissionDenied => no_rights(path, error),
+        _ => unanswered(path, error),
+    }
+}
+
 /// The path of the socket.
 pub(crate) fn path(data: &Path) -> PathBuf {
     data.join(FILE)
@@ -42,23 +66,12 @@ pub(super) fn ask_if_running<A: DeserializeOwned>(
     wanted: &impl Serialize,
 ) -> Result<Option<A>, Error> {
     let path = path(folder);
-    let unanswered = |why: &dyn std::fmt::Display| {
-        Error::new(
-            format!("{}: the server did not answer: {why}", path.display()),
-            "look whether it is alive, and of the same version as this program",
-        )
-    };
+    let unanswered = |why: &dyn std::fmt::Display| unanswered(&path, why);
     let body = serde_json::to_vec(wanted).map_err(|error| unanswered(&error))?;
     let (status, body) = match ask(&path, verb, &body) {
         Ok(Some(answer)) => answer,
         Ok(None) => return Ok(None),
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            return Err(Error::new(
-                format!("{}: {error}", path.display()),
-                "give the command as the user that the server runs as, or as root",
-            ));
-        }
-        Err(error) => return Err(unanswered(&error)),
+        Err(error) => return Err(unasked(&path, &error)),
     };
     if !(200..300).contains(&status) {
         return Err(match serde_json::from_slice::<Told>(&body) {

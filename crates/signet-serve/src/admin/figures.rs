@@ -49,19 +49,14 @@ pub fn figures(at: &FiguresAt) -> Result<FiguresPage, Error> {
 fn by_socket(instance: &Instance) -> Result<FiguresPage, Error> {
     let folder = instance.folder()?;
     let path = ask::path(&folder);
-    let unanswered = |why: String| {
-        Error::new(
-            format!("{}: the server did not answer: {why}", path.display()),
-            "look whether it is alive, and of the same version as this program",
-        )
-    };
+    let unanswered = |why: &dyn std::fmt::Display| ask::unanswered(&path, why);
     let answered = ask::ask(&path, "/figures", b"");
-    match answered.map_err(|error| unanswered(error.to_string()))? {
+    match answered.map_err(|error| ask::unasked(&path, &error))? {
         Some((200, body)) => Ok(FiguresPage {
             from: path.display().to_string(),
-            text: String::from_utf8(body).map_err(|error| unanswered(error.to_string()))?,
+            text: String::from_utf8(body).map_err(|error| unanswered(&error))?,
         }),
-        Some((status, _)) => Err(unanswered(format!("it said {status}"))),
+        Some((status, _)) => Err(unanswered(&format!("it said {status}"))),
         None => Err(Error::new(
             format!("no server runs on {}", folder.display()),
             "name the server's folder with --data DIR, its file with --config FILE, or its \

@@ -91,14 +91,18 @@ impl Instance {
     /// is there, has then mistaken the folder and is not to find an empty one.
     pub fn must_exist(&self) -> Result<(), Error> {
         let folder = self.folder()?;
-        if folder.join(DATABASE).exists() {
-            return Ok(());
+        let database = folder.join(DATABASE);
+        match database.try_exists() {
+            Ok(true) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                Err(ask::no_rights(&database, &error))
+            }
+            Ok(false) | Err(_) => Err(Error::new(
+                format!("there is no server's data in {}", folder.display()),
+                "name the server's folder with --data DIR or its file with --config FILE; \
+                 `signet serve` or `signet user add` makes a new one",
+            )),
         }
-        Err(Error::new(
-            format!("there is no server's data in {}", folder.display()),
-            "name the server's folder with --data DIR or its file with --config FILE; \
-             `signet serve` or `signet user add` makes a new one",
-        ))
     }
 
     /// `alice@example.com` of a user's name, which may be without its domain.

@@ -5,10 +5,13 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::unistd::{AccessFlags, access};
 use serde::Deserialize;
 use sip_net::clock;
 use sip_store::{Database, Renewal, StoreError, StoreErrorKind, TicketSecretStore};
 
+use super::ask::no_rights;
 use super::{Instance, say};
 use crate::Error;
 use crate::config::{Config, TicketKeysFrom};
@@ -147,6 +150,9 @@ pub fn tls_rotate_secret(instance: &Instance, forgets_old: bool) -> Result<(), E
         ));
     }
     let file = ticket_store(&config.tls, &config.data);
+    if let Err(error @ Errno::EACCES) = access(&file, AccessFlags::R_OK | AccessFlags::W_OK) {
+        return Err(no_rights(&file, &error.desc()));
+    }
     let is_older = |error: &StoreError| error.kind() == StoreErrorKind::Older;
     let mut database = match Database::open_as_it_is(&file) {
         Err(error) if is_older(&error) && config.tls.ticket_store.is_none() => {

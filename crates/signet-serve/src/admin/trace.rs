@@ -164,12 +164,7 @@ pub(super) async fn traced(
 pub fn trace(instance: &Instance, what: &Tracing) -> Result<(), Error> {
     let folder = instance.folder()?;
     let path = ask::path(&folder);
-    let unanswered = |why: &str| {
-        Error::new(
-            format!("{}: the server did not answer: {why}", path.display()),
-            "look whether it is alive, and of the same version as this program",
-        )
-    };
+    let unanswered = |why: &dyn std::fmt::Display| ask::unanswered(&path, why);
     let mut wanted = Wanted {
         user: what.filter.user.clone(),
         address: what.filter.address.map(|network| network.0.to_string()),
@@ -183,9 +178,9 @@ pub fn trace(instance: &Instance, what: &Tracing) -> Result<(), Error> {
     loop {
         let is_over = until.is_some_and(|until| Instant::now() >= until);
         wanted.is_end = is_over && wanted.name.is_some();
-        let body = serde_json::to_vec(&wanted).map_err(|error| unanswered(&error.to_string()))?;
+        let body = serde_json::to_vec(&wanted).map_err(|error| unanswered(&error))?;
         let answered = ask::ask(&path, "/trace", &body);
-        let body = match answered.map_err(|error| unanswered(&error.to_string()))? {
+        let body = match answered.map_err(|error| ask::unasked(&path, &error))? {
             Some((200, body)) => body,
             Some((429, _)) => {
                 return Err(Error::new(
@@ -213,8 +208,7 @@ pub fn trace(instance: &Instance, what: &Tracing) -> Result<(), Error> {
                 ));
             }
         };
-        let answer: Answer =
-            serde_json::from_slice(&body).map_err(|error| unanswered(&error.to_string()))?;
+        let answer: Answer = serde_json::from_slice(&body).map_err(|error| unanswered(&error))?;
         let to = match &mut to {
             Some(to) => to,
             None => to.insert(Output::begin(

@@ -3,13 +3,17 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 use crate::support::command::{fail, succeed, text};
-use crate::support::skip;
+use crate::support::{signet, skip};
 
 /// The server's user: one without a name.
 const SERVER: u32 = 47_110;
+/// Another, who has no rights to the server's data.
+const ANOTHER: u32 = 47_111;
 
 /// A folder of root's with a configuration and a data folder of the server's user. It is not below
 /// the target directory, which that user may not be able to pass.
@@ -48,6 +52,29 @@ impl Machine {
     fn secret(&self, name: &str, content: &str) {
         fs::write(self.at(name), content).unwrap();
         self.mode(name, 0o600);
+    }
+
+    /// What the program tells another user, to whom it must say no.
+    fn tell_another(&self, arguments: &[&str]) -> String {
+        let program = self.at("signet");
+        if !program.exists() {
+            let linked = fs::hard_link(signet(), &program);
+            linked
+                .or_else(|_| fs::copy(signet(), &program).map(drop))
+                .unwrap();
+        }
+        let output = Command::new(&program)
+            .args(arguments)
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .uid(ANOTHER)
+            .gid(ANOTHER)
+            .output()
+            .unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        let code = output.status.code();
+        assert_eq!(code, Some(1), "signet {arguments:?}: {error}");
+        error
     }
 
     fn config(&self, more: &str) -> String {
@@ -149,6 +176,43 @@ fn call_records_and_traces_must_be_in_a_folder_of_the_servers_user() {
         let there = fs::read_dir(machine.at("shared")).unwrap();
         assert_eq!(there.count(), 0, "a check makes nothing");
     }
+}
+
+#[test]
+fn who_has_no_rights_to_the_data_is_told_so() {
+    let Some(machine) = Machine::new("root-rights") else {
+        return;
+    };
+    let config = machine.config("");
+    let add = ["user", "add", "alice", "--password-stdin", "--config"];
+    succeed(&[&add[..], &[config.as_str()]].concat(), "secret\n");
+    for command in [
+        &["user", "list"][..],
+        &["bindings"],
+        &["bindings", "remove", "alice"],
+        &["alias", "list"],
+        &["domain", "list"],
+        &["calls"],
+        &["trace", "--for", "1"],
+        &["price", "live", "--core-hour-eur", "0.05"],
+        &["tls", "rotate-secret"],
+    ] {
+        let error = machine.tell_another(&[command, &["--data", "data"]].concat());
+        let remedy = "give the command as the user that the server runs as, or as root";
+        assert!(
+            error.contains("Permission denied") && error.contains(remedy),
+            "{command:?}: {error}"
+        );
+        for wrong in ["there is no server's data", "did not answer", "--data DIR"] {
+            assert!(!error.contains(wrong), "{command:?}: {error}");
+        }
+    }
+    // Where there is none it is said as ever.
+    let error = machine.tell_another(&["user", "list", "--data", "none"]);
+    assert!(
+        error.contains("there is no server's data in none"),
+        "{error}"
+    );
 }
 
 #[test]
