@@ -120,11 +120,11 @@ impl DataDir {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 return Err(no_folder(path));
             }
-            Err(error) => return Err(Error::file("make the data folder", path, &error)),
+            Err(error) => return Err(unusable("make", path, &error)),
         }
         let meta = path
             .metadata()
-            .map_err(|error| Error::file("read the data folder", path, &error))?;
+            .map_err(|error| unusable("read", path, &error))?;
         refuse_writable_by_others(path, &meta)?;
         Ok(Self {
             path: path.to_owned(),
@@ -282,6 +282,18 @@ impl DataDir {
     /// Replaces a file by a whole new one or, on an error, not at all.
     pub fn write(&self, name: &str, bytes: &[u8], mode: u32) -> Result<(), Error> {
         write_whole(&self.file(name), bytes, mode)
+    }
+}
+
+/// A data folder that could not be used.
+fn unusable(doing: &str, path: &Path, error: &std::io::Error) -> Error {
+    let fault = Error::file(&format!("{doing} the data folder"), path, error);
+    match error.kind() {
+        ErrorKind::PermissionDenied => Error::new(
+            fault.what(),
+            "run as the user that the folder belongs to, or name another: `data` in the configuration file, --data without one",
+        ),
+        _ => fault,
     }
 }
 

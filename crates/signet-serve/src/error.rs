@@ -34,7 +34,7 @@ impl Error {
                 "name a folder that this process may write to; systemd lets a unit write to those in its ReadWritePaths= besides its own"
             }
             ErrorKind::PermissionDenied => {
-                "run as the user that the folder belongs to, or name another: `data` in the configuration file, --data without one"
+                "run as the user that the file or the folder belongs to, or name another"
             }
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room on the disk",
             _ => "look at the file and the disk that it is on",

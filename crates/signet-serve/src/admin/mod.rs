@@ -50,11 +50,13 @@ pub use users::{UserList, Users};
 pub use why::{Wanted, why};
 pub(crate) use why::{names, written};
 
+use nix::errno::Errno;
+use nix::unistd::{AccessFlags, access};
 use sip_tls::TlsEngine;
 
 use crate::ca::{Ca, KeyKind};
 use crate::config::{Config, Domain, Fault, Written};
-use crate::data_dir::{DATABASE, DataDir, become_owner, unreadable};
+use crate::data_dir::{DATABASE, DataDir, become_owner, this_user, unreadable};
 use crate::server::{domains_without_certificate, faults_of_files, faults_that_a_start_survives};
 use crate::{Error, places, setup, userdb};
 
@@ -273,7 +275,6 @@ pub fn ca_issue(
     kind: KeyKind,
 ) -> Result<(), Error> {
     let opened = instance.open()?;
-    let ca = Ca::open_or_init(&opened.data)?;
     let stem = match (out, names.first()) {
         (Some(out), _) => out.to_owned(),
         (None, Some(name)) => PathBuf::from(name),
@@ -284,12 +285,32 @@ pub fn ca_issue(
             ));
         }
     };
+    must_be_writable(&stem)?;
+    let ca = Ca::open_or_init(&opened.data)?;
     let issued = ca.issue_with(names, &stem, kind)?;
     say(&format!(
         "{}\n{}\n",
         issued.certificate.display(),
         issued.key.display()
     ))
+}
+
+/// An error where a file cannot be made in the folder that the operator named for it. What root
+/// may do says nothing: the command goes on as the owner of the data folder.
+fn must_be_writable(file: &Path) -> Result<(), Error> {
+    let folder = file.parent().filter(|of| !of.as_os_str().is_empty());
+    let all = AccessFlags::R_OK | AccessFlags::W_OK | AccessFlags::X_OK;
+    match access(folder.unwrap_or(Path::new(".")), all) {
+        Err(cause @ Errno::EACCES) => Err(Error::new(
+            format!("cannot write {}: {}", file.display(), cause.desc()),
+            format!(
+                "this command goes on as the user {}: name a place where that user may write",
+                this_user()
+            ),
+        )),
+        Err(cause) => Err(Error::file("write", file, &cause.into())),
+        Ok(()) => Ok(()),
+    }
 }
 
 /// An error of a value: what is wrong, a line end, the remedy.

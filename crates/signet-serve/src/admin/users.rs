@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use super::elsewhere::Elsewhere;
 use super::password::PasswordFrom;
-use super::{Instance, Opened, bindings, people, say};
+use super::{Instance, Opened, bindings, must_be_writable, people, say};
 use crate::Error;
 use crate::config::Domain;
 use crate::data_dir::{DataDir, write_named};
@@ -266,6 +266,9 @@ impl Users {
                 "export them by the tools of that store",
             ));
         };
+        if let Some(file) = file {
+            must_be_writable(file)?;
+        }
         let text = database.borrow_mut().export_users(self.asked_realm())?;
         match file {
             Some(file) => write_named(file, text.as_bytes(), 0o600),

@@ -193,7 +193,7 @@ fn who_has_no_rights_to_the_data_is_told_so() {
         &["alias", "list"],
         &["domain", "list"],
         &["calls"],
-        &["trace", "--for", "1"],
+        &["trace", "--seconds", "1"],
         &["price", "live", "--core-hour-eur", "0.05"],
         &["tls", "rotate-secret"],
     ] {
@@ -213,6 +213,40 @@ fn who_has_no_rights_to_the_data_is_told_so() {
         error.contains("there is no server's data in none"),
         "{error}"
     );
+}
+
+#[test]
+fn a_place_where_the_servers_user_may_not_write_is_told_by_its_name() {
+    let Some(machine) = Machine::new("root-out") else {
+        return;
+    };
+    let config = machine.config("");
+    let add = ["user", "add", "alice", "--password-stdin", "--config"];
+    succeed(&[&add[..], &[config.as_str()]].concat(), "secret\n");
+    fs::create_dir(machine.at("out")).unwrap();
+    let at = ["--config", config.as_str()];
+    let (stem, list) = (machine.at("out/xx"), machine.at("out/e.csv"));
+    let commands = [
+        (
+            ["ca", "issue", "x.example", "--out", text(&stem)].to_vec(),
+            text(&stem),
+        ),
+        (["user", "export", text(&list)].to_vec(), text(&list)),
+    ];
+    for (command, place) in &commands {
+        let error = fail(&[&command[..], &at].concat(), "");
+        for told in [
+            format!("cannot write {place}: Permission denied\n"),
+            format!("goes on as the user {SERVER}: name a place where that user may write"),
+        ] {
+            assert!(error.contains(&told), "{told}: {error}");
+        }
+    }
+    machine.give("out");
+    for (command, _) in &commands {
+        succeed(&[&command[..], &at].concat(), "");
+    }
+    assert!(list.exists() && machine.at("out/xx.pem").exists());
 }
 
 #[test]
