@@ -55,7 +55,7 @@ use nix::unistd::{AccessFlags, access};
 use sip_tls::TlsEngine;
 
 use crate::ca::{Ca, KeyKind};
-use crate::config::{Config, Domain, Fault, Written};
+use crate::config::{Config, Domain, Fault, NAME_ANOTHER, Written};
 use crate::data_dir::{DATABASE, DataDir, become_owner, this_user, unreadable};
 use crate::server::{domains_without_certificate, faults_of_files, faults_that_a_start_survives};
 use crate::{Error, places, setup, userdb};
@@ -160,7 +160,7 @@ pub enum CheckFor {
 /// Root goes on as the owner of the data folder: what only root can read is of no use to the
 /// server.
 pub fn check(path: &Path, what_for: CheckFor) -> Result<(), Error> {
-    let written = Written::read(path)?;
+    let written = Written::read(path, NAME_ANOTHER)?;
     become_owner(written.data())?;
     // Root could read it; a server that is told to reload must be able to as well. What is no file
     // is read once.

@@ -69,6 +69,9 @@ use values::{some_within, within};
 /// The version of the format that this program reads.
 pub const VERSION: u32 = 1;
 
+/// What a command says to do where the file that it was given is not there.
+pub(crate) const NAME_ANOTHER: &str = "name a file that is there";
+
 /// A whole configuration.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -209,12 +212,11 @@ pub(crate) struct Written<'p> {
 }
 
 impl<'p> Written<'p> {
-    /// Reads it. Relative paths in it are taken from its folder.
-    pub(crate) fn read(path: &'p Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            let if_missing = "name a file that is there, or start without --config";
-            ConfigError::unreadable(path, &error, if_missing)
-        })?;
+    /// Reads it. Relative paths in it are taken from its folder. `if_missing` is what to do where
+    /// there is none.
+    pub(crate) fn read(path: &'p Path, if_missing: &str) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ConfigError::unreadable(path, &error, if_missing))?;
         let mut config = Config::parsed(path, &text)?;
         let folder = path.parent().unwrap_or(Path::new(""));
         for given in config.paths_mut() {
@@ -254,7 +256,12 @@ impl Config {
     /// Reads and checks a file, and works out its policies by the prices that it
     /// names. Relative paths in it are taken from its folder.
     pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
-        Written::read(path)?.checked(|_| Vec::new())
+        Self::from_file_or(path, NAME_ANOTHER)
+    }
+
+    /// The same, with what to do where there is none.
+    pub(crate) fn from_file_or(path: &Path, if_missing: &str) -> Result<Self, ConfigError> {
+        Written::read(path, if_missing)?.checked(|_| Vec::new())
     }
 
     /// Reads and checks a text; `path` is only for the errors.

@@ -108,11 +108,16 @@ impl TraceOverrides {
 }
 
 impl Source {
-    /// Reads and checks the configuration.
+    /// Reads and checks the configuration for a start.
     pub fn load(&self) -> Result<Config, Error> {
+        self.load_or("name a file that is there, or start without --config")
+    }
+
+    /// The same; `if_missing` is what to do where the file is not there.
+    fn load_or(&self, if_missing: &str) -> Result<Config, Error> {
         match self {
             Self::File { path, overrides } => {
-                let mut config = Config::from_file(path)?;
+                let mut config = Config::from_file_or(path, if_missing)?;
                 config.workers = overrides.workers.unwrap_or(config.workers);
                 config.metrics.listen = overrides.metrics.or(config.metrics.listen);
                 overrides.trace.apply(&mut config.log);
@@ -335,7 +340,8 @@ impl Server {
 
     /// Reads configuration and certificates again, and by whom the system has names resolved.
     fn reload(&mut self) -> Result<(), Error> {
-        let mut config = self.source.load()?;
+        let mut config = (self.source)
+            .load_or("put the file back where it was at the start, and send SIGHUP again")?;
         let wanted = config.clone();
         let changed = config.keep_until_restart(&self.config);
         for key in &changed {

@@ -332,8 +332,15 @@ fn what_is_no_configuration_at_all_is_told() {
         error.contains("it is no text") && error.contains("TOML"),
         "{error}"
     );
-    let error = fail(&["check", text(&folder.path().join("none.toml"))], "");
-    assert!(error.contains("there is no such file"), "{error}");
+    let none = folder.path().join("none.toml");
+    let error = fail(&["check", text(&none)], "");
+    assert!(
+        error.contains("there is no such file") && error.contains("name a file that is there"),
+        "{error}"
+    );
+    assert!(!error.contains("--config"), "{error}");
+    let error = fail(&["serve", "--config", text(&none)], "");
+    assert!(error.contains("or start without --config"), "{error}");
     let file = write(folder.path(), "domains = []\n");
     let error = fail(&["check", text(&file)], "");
     assert!(

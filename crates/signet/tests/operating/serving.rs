@@ -260,6 +260,11 @@ fn a_bad_configuration_never_replaces_a_good_one() {
     server.wait_for_log("`workers` has changed: it takes effect at the next start");
     assert_eq!(header(&server), "After");
 
+    fs::remove_file(&file).unwrap();
+    server.process.signal("-HUP");
+    server.wait_for_log("put the file back where it was at the start");
+    assert_eq!(header(&server), "After");
+
     // What waits for the next start, and would keep the server from it.
     fs::write(
         &file,
