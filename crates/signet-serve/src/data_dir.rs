@@ -12,8 +12,8 @@
 //! | `signet.db` | subscribers, bindings, domains, secrets of TLS session tickets |
 //! | `records-….spool` | call records that wait for a table |
 //! | `listeners.json` | while a server runs: its process and its addresses |
-//! | `admin.sock` | while a server runs: where it is asked, and told of changes |
-//! | `lock` | held while a server runs |
+//! | `admin.sock` | where a running server is asked, and told of changes; it stays when that ends |
+//! | `lock` | held while a server runs; it stays when that ends |
 
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read, Write};

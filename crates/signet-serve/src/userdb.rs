@@ -281,21 +281,27 @@ pub(crate) fn store_error(error: &sip_userdb::Error) -> Error {
 
 fn password(users: &Users) -> Result<Option<Secret>, Error> {
     let (file, env) = (&users.password_file, &users.password_env);
-    secret_of("users", file.as_deref(), env.as_deref())
+    secret_of(
+        "the password of the stores of users",
+        "users",
+        file.as_deref(),
+        env.as_deref(),
+    )
 }
 
-/// The password of a store, from a file or the environment; `at` is the table of the
-/// configuration that says which.
+/// The password of a store, from a file or the environment; `what` it is is told of it, and `at`
+/// is the table of the configuration that says which.
 pub(crate) fn secret_of(
+    what: &str,
     at: &str,
     file: Option<&Path>,
     env: Option<&str>,
 ) -> Result<Option<Secret>, Error> {
     let text = if let Some(path) = file {
         let text = std::fs::read(path)
-            .map_err(|error| unreadable("read the stores' password from", path, &error))?;
+            .map_err(|error| unreadable(&format!("read {what} from"), path, &error))?;
         let text = Zeroizing::new(text);
-        refuse_readable_by_others("the stores' password in", path)?;
+        refuse_readable_by_others(&format!("{what} in"), path)?;
         text
     } else if let Some(name) = env {
         let value = std::env::var_os(name).ok_or_else(|| {
@@ -312,7 +318,7 @@ pub(crate) fn secret_of(
     let bare = end.and_then(|end| text.get(..=end)).unwrap_or_default();
     if bare.is_empty() {
         return Err(Error::new(
-            "the stores' password is empty",
+            format!("{what} is empty"),
             format!("write it into the file that {at}.password_file names, or drop that"),
         ));
     }
@@ -470,6 +476,8 @@ mod tests {
         for mode in [0o640, 0o604] {
             let error = with_mode(mode).unwrap_err();
             assert!(error.what().contains("can be read by others"), "{error}");
+            let whose = "the password of the stores of users in ";
+            assert!(error.what().starts_with(whose), "{error}");
             assert!(error.remedy().starts_with("type: chmod 600 "), "{error}");
         }
         let secret = with_mode(0o600).unwrap().unwrap();

@@ -62,12 +62,11 @@ fn try_run(args: impl Iterator<Item = OsString>) -> Result<u8, Refusal> {
     if args.check {
         let (files, program) = setup::read(&args)?;
         setup::tell(&setup::warnings(&files, &program));
-        let steps = program.step_count();
-        let _ = writeln!(
-            out,
-            "{}: {steps} steps, can be played",
-            args.scenario_name()
-        );
+        let steps = match program.step_count() {
+            1 => "1 step".to_owned(),
+            count => format!("{count} steps"),
+        };
+        let _ = writeln!(out, "{}: {steps}, can be played", args.scenario_name());
         return Ok(exit::OK);
     }
     drop(out);

@@ -111,6 +111,10 @@ fn a_check_only_reads_and_tells_what_has_no_meaning() {
     let ended = folder.ours("good", "-sf good.xml -check").wait();
     assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{ended:?}");
     assert_eq!(ended.stdout, "good: 2 steps, can be played\n");
+    let recv = "<recv response=\"200\" timeout=\"100\"/>";
+    folder.write("one.xml", &ALONE.replace(recv, ""));
+    let ended = folder.ours("one", "-sf one.xml -check").wait();
+    assert_eq!(ended.stdout, "one: 1 step, can be played\n", "{ended:?}");
     let ended = folder.ours("odd", "-sf odd.xml -check").wait();
     assert_eq!(ended.code, 0, "{ended:?}");
     let warnings: Vec<&str> = ended.stderr.lines().collect();

@@ -334,18 +334,28 @@ struct Columns {
 
 impl Columns {
     fn find(head: &[String]) -> Result<Self, StoreError> {
+        // Of two that say the same, neither is known to be the one that is meant.
         let find = |names: &[&str]| {
             let is_one = |h: &String| names.iter().any(|name| h.trim().eq_ignore_ascii_case(name));
-            head.iter().position(is_one)
+            let mut found = head.iter().enumerate().filter(|(_, h)| is_one(h));
+            let first = found.next();
+            match (first, found.next()) {
+                (Some((_, one)), Some((_, other))) => Err(input(&format!(
+                    "there are the columns {} and {}, and only one of them can count; take one of them out",
+                    one.trim(),
+                    other.trim()
+                ))),
+                _ => Ok(first.map(|(at, _)| at)),
+            }
         };
-        let user = find(&["user", "username"]).ok_or_else(|| {
+        let user = find(&["user", "username"])?.ok_or_else(|| {
             input("no column is named user; begin with a line like: user,realm,password")
         })?;
-        let password = find(&["password"]);
+        let password = find(&["password"])?;
         let digests: Vec<(Algorithm, usize)> = [
-            (Algorithm::Md5, find(&["ha1_md5", "ha1"])),
-            (Algorithm::Sha256, find(&["ha1_sha256"])),
-            (Algorithm::Sha512_256, find(&["ha1_sha512_256"])),
+            (Algorithm::Md5, find(&["ha1_md5", "ha1"])?),
+            (Algorithm::Sha256, find(&["ha1_sha256"])?),
+            (Algorithm::Sha512_256, find(&["ha1_sha512_256"])?),
         ]
         .into_iter()
         .filter_map(|(algorithm, at)| Some((algorithm, at?)))
@@ -358,7 +368,7 @@ impl Columns {
         Ok(Self {
             user,
             // A user's realm is his domain, and lists from elsewhere say so.
-            realm: find(&["realm"]).or_else(|| find(&["domain"])),
+            realm: find(&["realm", "domain"])?,
             password,
             digests,
         })
@@ -371,9 +381,12 @@ impl Columns {
         realm_default: Option<&str>,
     ) -> Result<ListedUser, StoreError> {
         if row.len() != width {
+            let fields = match row.len() {
+                1 => "there is 1 field".to_owned(),
+                count => format!("there are {count} fields"),
+            };
             return Err(input(&format!(
-                "there are {} fields, and the first line names {width}",
-                row.len()
+                "{fields}, and the first line names {width}"
             )));
         }
         let field = |at: usize| row.get(at).map(String::as_str).unwrap_or_default();

@@ -319,6 +319,14 @@ fn value_error(error: &str) -> Error {
     Error::new(what, remedy)
 }
 
+/// A number of things: `1 user`, `2 users`.
+fn many(number: usize, thing: &str) -> String {
+    match number {
+        1 => format!("1 {thing}"),
+        _ => format!("{number} {thing}s"),
+    }
+}
+
 /// A time in the unit that suits it.
 fn lasting(seconds: u64) -> String {
     match seconds {

@@ -546,9 +546,10 @@ fn text_of(person: &PersonRow) -> String {
     line("forward-always", told(&person.forward_always));
     line("forward-busy", told(&person.forward_busy));
     line("forward-no-answer", told(&person.forward_no_answer));
-    let rings_s = person.no_answer_s.unwrap_or(NO_ANSWER_S);
-    let rings = person.forward_no_answer.is_some();
-    line("no-answer-s", rings.then(|| rings_s.to_string()));
+    // What is written is shown where it has no effect yet, too.
+    let usual = person.forward_no_answer.as_ref().map(|_| NO_ANSWER_S);
+    let rings_s = person.no_answer_s.or(usual);
+    line("no-answer-s", rings_s.map(|seconds| seconds.to_string()));
     text
 }
 
@@ -605,6 +606,16 @@ mod tests {
         assert_eq!(
             text_of(&person),
             "alice@example.org\n  calls-max          2\n  forward-no-answer  bob@example.org\n  no-answer-s        20\n"
+        );
+        let person = PersonRow {
+            no_answer_s: Some(10),
+            calls_max: None,
+            forward_no_answer: None,
+            ..person
+        };
+        assert_eq!(
+            text_of(&person),
+            "alice@example.org\n  no-answer-s        10\n"
         );
     }
 }

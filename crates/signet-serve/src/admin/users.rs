@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use super::elsewhere::Elsewhere;
 use super::password::PasswordFrom;
-use super::{Instance, Opened, bindings, must_be_writable, people, say};
+use super::{Instance, Opened, bindings, many, must_be_writable, people, say};
 use crate::Error;
 use crate::config::Domain;
 use crate::data_dir::{DataDir, write_named};
@@ -191,8 +191,7 @@ impl Users {
                 };
                 let and_contacts = match contacts {
                     0 => String::new(),
-                    1 => " and 1 contact".to_owned(),
-                    count => format!(" and {count} contacts"),
+                    count => format!(" and {}", many(count, "contact")),
                 };
                 say(&format!("removed {of_whom}{user}@{realm}{and_contacts}\n"))
             }
@@ -238,7 +237,7 @@ impl Users {
             Kept::Elsewhere(store) => {
                 let users = read_users(text, Some(&realm.0)).map_err(bad_list)?;
                 store.import(&users)?;
-                return say(&format!("{} users added or changed\n", users.len()));
+                return say(&format!("{} added or changed\n", many(users.len(), "user")));
             }
         };
         let imported = database
@@ -246,14 +245,19 @@ impl Users {
             .import_users(text, Some(&realm.0), clock::unix_ms())
             .map_err(bad_list)?;
         say(&format!(
-            "{} users added, {} changed\n",
-            imported.added, imported.changed
+            "{} added, {} changed\n",
+            many(imported.added, "user"),
+            imported.changed
         ))?;
         if imported.md5_only == 0 {
             return Ok(());
         }
+        let (have, they, to_them) = match imported.md5_only {
+            1 => ("has", "he", "to him"),
+            _ => ("have", "they", "to them"),
+        };
         say(&format!(
-            "{} of them have an HA1 for MD5 alone: they cannot register with a phone that answers the SHA-256 challenge. Set authentication.algorithms = [\"MD5\"], or offer MD5 alone to them in [[authentication.lenient]]\n",
+            "{} of them {have} an HA1 for MD5 alone: {they} cannot register with a phone that answers the SHA-256 challenge. Set authentication.algorithms = [\"MD5\"], or offer MD5 alone {to_them} in [[authentication.lenient]]\n",
             imported.md5_only
         ))
     }

@@ -258,6 +258,7 @@ impl Database {
 /// How the database is reached. What is wrong with it is to be known before anything is served.
 pub(super) fn checked(config: &RecordTable) -> Result<Options, Error> {
     let password = secret_of(
+        &format!("the password of the call records' table {}", config.name),
         "records.table",
         config.password_file.as_deref(),
         config.password_env.as_deref(),

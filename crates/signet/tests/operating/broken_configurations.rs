@@ -318,6 +318,21 @@ fn a_password_that_stands_there_by_mistake_is_not_told() {
 }
 
 #[test]
+fn a_password_that_is_not_there_is_told_with_whose_it_is() {
+    let folder = TestDir::new("broken-whose");
+    let table = "[[records.table]]\nurl = \"mysql://signet@db.example.com/sip\"\nname = \"calls\"\n\
+                 password_file = \"none.password\"\n";
+    let error = told(folder.path(), table);
+    let whose = "cannot read the password of the call records' table calls from ";
+    assert!(error.contains(whose), "{error}");
+    let store = "[users]\nstores = [\"mysql://signet@db.example.com/sip\"]\n\
+                 password_file = \"none.password\"\n";
+    let error = told(folder.path(), store);
+    let whose = "cannot read the password of the stores of users from ";
+    assert!(error.contains(whose), "{error}");
+}
+
+#[test]
 fn what_is_no_configuration_at_all_is_told() {
     let folder = TestDir::new("broken-file");
     let error = fail(&["check", text(folder.path())], "");

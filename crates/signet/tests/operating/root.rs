@@ -258,7 +258,7 @@ fn a_list_of_users_may_be_roots_alone() {
     let config = machine.config("");
     let list = machine.at("users.csv");
     let told = succeed(&["user", "import", text(&list), "--config", &config], "");
-    assert!(told.contains("1 users added"), "{told}");
+    assert!(told.contains("1 user added, 0 changed"), "{told}");
     let error = fail(&["user", "import", "/nonexistent", "--config", &config], "");
     assert!(error.contains("signet user import - < FILE"), "{error}");
 }

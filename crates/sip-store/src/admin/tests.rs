@@ -244,6 +244,22 @@ fn a_bad_list_changes_nothing_and_its_line_is_named() {
             "line 3: there are 2 fields",
         ),
         (
+            "user,realm,password\nalice,example.org,x\nbob\n",
+            "line 3: there is 1 field, and the first line names 3",
+        ),
+        (
+            "user,password,user\nalice,x,bob\n",
+            "line 1: there are the columns user and user, and only one",
+        ),
+        (
+            "user,realm,Domain,password\nalice,example.org,example.net,x\n",
+            "line 1: there are the columns realm and Domain, and only one",
+        ),
+        (
+            "user,realm,ha1,ha1_md5\nalice,example.org,00,00\n",
+            "line 1: there are the columns ha1 and ha1_md5, and only one",
+        ),
+        (
             "user,realm,password\nalice,example.org,x\n\nalice,example.org,y\n",
             "line 4: alice in example.org stands",
         ),
