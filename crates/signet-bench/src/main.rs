@@ -154,7 +154,7 @@ fn main() -> ExitCode {
         Command::Auth(arguments) => auth::run(&arguments),
         Command::Floor(arguments) => floor::run(&arguments),
         Command::Register(arguments) => register::run(&arguments),
-        Command::Calibrate => calibrate::run(),
+        Command::Calibrate => calibrate::run().and_then(measure::stdout::print),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
