@@ -368,7 +368,7 @@ pub(crate) fn write_named(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Er
 }
 
 /// The file that is replaced, where symbolic links lead; `None` where what is there is written to.
-fn replaced(path: &Path) -> std::io::Result<Option<PathBuf>> {
+pub(crate) fn replaced(path: &Path) -> std::io::Result<Option<PathBuf>> {
     match std::fs::metadata(path) {
         Ok(found) if !found.is_file() && !found.is_dir() => return Ok(None),
         // A link that may not be followed is told by the system.

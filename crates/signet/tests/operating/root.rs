@@ -242,6 +242,22 @@ fn a_place_where_the_servers_user_may_not_write_is_told_by_its_name() {
             assert!(error.contains(&told), "{told}: {error}");
         }
     }
+    // What is there and no ordinary file is written to, whoever may make files beside it.
+    let pipe = machine.at("out/pipe");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    machine.give("out/pipe");
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || fs::read_to_string(pipe).unwrap()
+    });
+    succeed(&[&["user", "export", text(&pipe)][..], &at].concat(), "");
+    assert!(reader.join().unwrap().contains("alice"));
     machine.give("out");
     for (command, _) in &commands {
         succeed(&[&command[..], &at].concat(), "");
