@@ -12,7 +12,8 @@ const LINKS_MAX: usize = 40;
 /// Writes a file: to a temporary name beside it first, then renamed, so that nobody reads half
 /// of it and what was there before stays where this one cannot be written. A symbolic link stays
 /// one: the file that it leads to is written. What is there and no ordinary file, as a pipe or
-/// `/dev/stdout`, is written to. It is on the disk when this returns.
+/// `/dev/stdout`, is written to, and so is a file whose place no other may take. It is on the disk
+/// when this returns.
 ///
 /// # Errors
 /// As the system says; nothing is left beside it then.
@@ -39,8 +40,13 @@ pub fn try_write(path: &Path) -> Result<(), String> {
         Some(file) if file.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
         Some(file) => {
             let temporary = temporary(&file)?;
-            fs::File::create(&temporary)?;
-            fs::remove_file(&temporary)
+            match create(&temporary).and_then(|_| fs::remove_file(&temporary)) {
+                // It is written in its place then.
+                Err(error) if is_forbidden(&error) => {
+                    fs::OpenOptions::new().append(true).open(&file).map(drop)
+                }
+                tried => tried,
+            }
         }
     });
     tried.map_err(|error| {
@@ -57,13 +63,45 @@ fn put(path: &Path, bytes: &[u8], keep: fn(&fs::File) -> io::Result<()>) -> io::
         return file.write_all(bytes);
     };
     let temporary = temporary(&path)?;
-    let written = fs::File::create(&temporary)
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| keep(&file)))
-        .and_then(|()| fs::rename(&temporary, &path));
+    let written = create(&temporary).and_then(|mut file| {
+        if let Ok(before) = fs::metadata(&path) {
+            file.set_permissions(before.permissions())?;
+        }
+        file.write_all(bytes)?;
+        keep(&file)?;
+        fs::rename(&temporary, &path)
+    });
     if written.is_err() {
         let _ = fs::remove_file(&temporary);
     }
-    written
+    match written {
+        Err(error) if is_forbidden(&error) && path.is_file() => {
+            let mut file = fs::OpenOptions::new()
+                .write(true)
+                .truncate(true)
+                .open(&path)?;
+            file.write_all(bytes)?;
+            keep(&file)
+        }
+        written => written,
+    }
+}
+
+/// Makes a file; nothing that has its name already is followed.
+fn create(path: &Path) -> io::Result<fs::File> {
+    let _ = fs::remove_file(path);
+    fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(path)
+}
+
+/// Whether no other file may take the place of one: its folder forbids it, or it is mounted there.
+fn is_forbidden(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ResourceBusy
+    )
 }
 
 /// The file that is replaced, where symbolic links lead; `None` where what is there is written to.

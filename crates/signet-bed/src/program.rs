@@ -52,24 +52,36 @@ pub fn delay(settings: &DelaySettings, output: &Output) -> Result<String, Error>
     let last = relay.run(|report, occasion| {
         // A report at its time goes to the file, where there is one, and nobody is told.
         let aloud = occasion == Occasion::Asked || output.report.is_none();
-        match keep(report, output) {
-            Ok(text) if aloud => measure::stdout::print(text).unwrap_or_else(|error| say(&error)),
-            Ok(_) => {}
-            Err(error) => say(&error.to_string()),
-        }
+        let told = line(report).and_then(|line| {
+            if aloud {
+                measure::stdout::print(&line).unwrap_or_else(|error| say(&error));
+            }
+            keep(&line, output)
+        });
+        told.unwrap_or_else(|error| say(&error.to_string()));
     })?;
-    keep(&last, output)
-}
-
-/// Writes a report to its file, where there is one; gives its line.
-fn keep(report: &Report, output: &Output) -> Result<String, Error> {
-    let text = serde_json::to_string(report)
-        .map_err(|error| Error::new(format!("no report: {error}"), "this is a defect"))?;
-    let line = text + "\n";
-    if let Some(path) = &output.report {
-        write_file(path, &line)?;
+    let line = line(&last)?;
+    if let Err(error) = keep(&line, output) {
+        // Then it is told here alone.
+        measure::stdout::print(&line).unwrap_or_else(|error| say(&error));
+        return Err(error);
     }
     Ok(line)
+}
+
+/// A report as a line.
+fn line(report: &Report) -> Result<String, Error> {
+    let text = serde_json::to_string(report)
+        .map_err(|error| Error::new(format!("no report: {error}"), "this is a defect"))?;
+    Ok(text + "\n")
+}
+
+/// Writes a report to its file, where there is one.
+fn keep(line: &str, output: &Output) -> Result<(), Error> {
+    match &output.report {
+        Some(path) => write_file(path, line),
+        None => Ok(()),
+    }
 }
 
 fn write_file(path: &Path, text: &str) -> Result<(), Error> {

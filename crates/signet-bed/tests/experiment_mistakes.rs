@@ -332,7 +332,7 @@ rates_per_s = [10]
 where = { transport = \"tls\" }
 rates_per_s = [10, 20, 30]";
     let error = error_after("rates_per_s = [10]", by_transport);
-    for rate in ["at 20/s", "at 30/s"] {
+    for rate in ["at 20.0/s", "at 30.0/s"] {
         let what = format!("to hold `transport tls` ({rate}) against");
         assert_eq!(error.matches(&what).count(), 1, "{error}");
     }

@@ -42,9 +42,6 @@ pub(crate) const DATABASE: &str = "signet.db";
 const OTHERS_PATIENCE: Duration = Duration::from_secs(2);
 const OTHERS_STEP: Duration = Duration::from_millis(20);
 
-/// So many symbolic links may lead to a file, as on Linux.
-const LINKS_MAX: usize = 40;
-
 /// Held while a server runs on a data folder; two cannot share one.
 #[derive(Debug)]
 pub struct DataLock {
@@ -352,44 +349,6 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Er
     written.map_err(fail)
 }
 
-/// Writes a file that whoever types the command names, whole: a link is followed, and what is no
-/// ordinary file, as a pipe or `/dev/stdout`, is written to. In the data folder, where a link can
-/// be somebody else's, [`write_whole`] follows none.
-pub(crate) fn write_named(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
-    let fail = |error: std::io::Error| Error::file("write", path, &error);
-    match replaced(path).map_err(fail)? {
-        Some(file) => write_whole(&file, bytes, mode),
-        None => OpenOptions::new()
-            .append(true)
-            .open(path)
-            .and_then(|mut open| open.write_all(bytes))
-            .map_err(fail),
-    }
-}
-
-/// The file that is replaced, where symbolic links lead; `None` where what is there is written to.
-pub(crate) fn replaced(path: &Path) -> std::io::Result<Option<PathBuf>> {
-    match std::fs::metadata(path) {
-        Ok(found) if !found.is_file() && !found.is_dir() => return Ok(None),
-        // A link that may not be followed is told by the system.
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut path = path.to_owned();
-    for _ in 0..LINKS_MAX {
-        let Ok(next) = std::fs::read_link(&path) else {
-            return Ok(Some(path));
-        };
-        let folder = path.parent().unwrap_or(Path::new(""));
-        // A file that is open, as /dev/stdout may be: another of its name would not be that one.
-        if std::fs::canonicalize(folder).is_ok_and(|folder| folder.starts_with("/proc")) {
-            return Ok(None);
-        }
-        path = folder.join(next);
-    }
-    Err(std::io::Error::other("too many symbolic links"))
-}
-
 /// A file that the operator names cannot be read by the user that the server runs as, who is
 /// rarely the one that made it.
 pub(crate) fn unreadable(doing: &str, file: &Path, error: &std::io::Error) -> Error {
@@ -544,39 +503,6 @@ mod tests {
             );
             assert!(!new.exists());
         }
-    }
-
-    #[test]
-    fn a_file_that_is_named_is_written_where_its_link_leads() {
-        let temp = TempDir::new("data-named");
-        let (link, file) = (temp.path().join("link"), temp.path().join("file"));
-        std::os::unix::fs::symlink("file", &link).unwrap();
-        for text in ["first", "second"] {
-            write_named(&link, text.as_bytes(), 0o600).unwrap();
-            assert!(link.is_symlink() && !file.is_symlink());
-            assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
-            assert_eq!(mode(&file), 0o600);
-        }
-        // One that the data folder is to have is not written through a link.
-        write_whole(&link, b"third", 0o600).unwrap();
-        assert!(!link.is_symlink());
-        assert_eq!(std::fs::read(&file).unwrap(), b"second");
-    }
-
-    #[test]
-    fn a_pipe_that_is_named_is_written_to() {
-        let temp = TempDir::new("data-pipe");
-        let pipe = temp.path().join("pipe");
-        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
-        assert!(made.unwrap().success());
-        let reader = std::thread::spawn({
-            let pipe = pipe.clone();
-            move || std::fs::read_to_string(pipe).unwrap()
-        });
-        write_named(&pipe, b"all of it", 0o600).unwrap();
-        let is_file = pipe.metadata().unwrap().is_file();
-        assert!(!is_file, "it was replaced");
-        assert_eq!(reader.join().unwrap(), "all of it");
     }
 
     #[test]

@@ -16,11 +16,9 @@ use crate::{records, trace};
 pub(crate) type Unwritable = (Errno, Error);
 
 /// What is wrong with the data folder, and with the files of call records and of messages that
-/// a start opens. Who may not write to the data folder is not the user that the server runs as:
-/// unless the start is his, what he may not do says nothing.
-pub(crate) fn faults(config: &Config, is_for_a_start: bool) -> Vec<Fault> {
+/// a start opens.
+pub(crate) fn faults(config: &Config) -> Vec<Fault> {
     let data = can_have_data(&config.data);
-    let is_another = matches!(data, Err((Errno::EACCES, _))) && !is_for_a_start;
     let records = config.records.path.as_deref();
     let traced = config.log.trace_pcap.as_deref();
     let looked_at = [
@@ -35,9 +33,8 @@ pub(crate) fn faults(config: &Config, is_for_a_start: bool) -> Vec<Fault> {
         ),
     ];
     let faults = looked_at.into_iter().filter_map(|(at, found)| {
-        let (cause, error) = found?.err()?;
-        let counts = cause != Errno::EACCES || !is_another;
-        counts.then(|| Fault {
+        let (_, error) = found?.err()?;
+        Some(Fault {
             at: at.to_owned(),
             what: error.what().to_owned(),
             remedy: error.remedy().to_owned(),
@@ -56,7 +53,7 @@ fn can_have_data(path: &Path) -> Result<(), Unwritable> {
         Ok(_) => {
             let error = Error::new(
                 no_folder(path).what(),
-                "name a folder, or what is not there",
+                "name a folder, or a path where nothing is yet",
             );
             Err((Errno::ENOTDIR, error))
         }
@@ -143,7 +140,7 @@ mod tests {
             };
             config.records.path = Some(at(records));
             config.log.trace_pcap = Some(at(pcap));
-            let faults = faults(&config, true);
+            let faults = faults(&config);
             let told = faults.into_iter().map(|fault| {
                 assert!(!fault.remedy.is_empty(), "{fault:?}");
                 (fault.at, fault.what)

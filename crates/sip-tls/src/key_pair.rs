@@ -38,19 +38,21 @@ impl KeyPair {
         key_file: Option<&Path>,
     ) -> Result<Self, TlsError> {
         let chain = parse_certificates(chain_pem, chain_file)?;
-        if is_encrypted(key_pem) {
-            return Err(TlsError::new(
-                key_file,
-                "the private key is encrypted; write it without a passphrase: openssl pkey -in KEY -out NEW",
-            ));
-        }
+        // Another one beside the key may be.
+        let is_encrypted = is_encrypted(key_pem);
         let mut der = PrivateKeyDer::from_pem_slice(key_pem).map_err(|error| {
-            TlsError::new(
-                key_file,
-                format!("has no private key that can be read, unencrypted and in PEM: {error}"),
-            )
+            let why = match is_encrypted {
+                true => IS_ENCRYPTED.to_owned(),
+                false => {
+                    format!("has no private key that can be read, unencrypted and in PEM: {error}")
+                }
+            };
+            TlsError::new(key_file, why)
         })?;
-        let key = any_supported_type(&der).map_err(|_| unusable(&der));
+        let key = any_supported_type(&der).map_err(|_| match is_encrypted {
+            true => IS_ENCRYPTED,
+            false => unusable(&der),
+        });
         der.zeroize();
         let key = key.map_err(|reason| TlsError::new(key_file, reason))?;
         let pair = CertifiedKey::new(chain, Arc::new(OwnKey(key)));
@@ -67,6 +69,10 @@ impl KeyPair {
         SingleCertAndKey::from(CertifiedKey::clone(&self.modern))
     }
 }
+
+/// What is told of one that is.
+const IS_ENCRYPTED: &str =
+    "the private key is encrypted; write it without a passphrase: openssl pkey -in KEY -out NEW";
 
 /// How PEM says that a key is encrypted, in its first line or in one of its headers (RFC 7468 11,
 /// RFC 1421 4.6.1.1).

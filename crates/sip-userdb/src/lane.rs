@@ -37,11 +37,6 @@ const SILENCE: Duration = Duration::from_millis(500);
 /// ([`sip_lookup::PipelineConfig`]).
 const SILENCE_LONG: Duration = Duration::from_secs(2);
 
-/// How long nobody logs in again where the store refused it: this at first, twice as long each time,
-/// at most [`PAUSE_MAX`]. A directory may lock an account after a few refusals, for good.
-const PAUSE_MIN: Duration = Duration::from_millis(400);
-const PAUSE_MAX: Duration = Duration::from_secs(5);
-
 /// The most bytes of answers that are not whole yet.
 const INPUT_MAX: usize = 8 << 20;
 
@@ -120,7 +115,6 @@ impl From<BatchFailure> for End {
 /// The lanes to one store.
 pub(crate) struct Lanes<P: Protocol> {
     protocol: Rc<P>,
-    log_in: Rc<RefCell<LogIn>>,
     lanes: RefCell<Vec<Lane<P>>>,
     lanes_max: usize,
     turns: Arc<Semaphore>,
@@ -191,7 +185,6 @@ impl<P: Protocol> Lanes<P> {
         let lanes_max = lanes_max.clamp(1, LANES_MAX);
         Self {
             protocol: Rc::new(protocol),
-            log_in: Rc::default(),
             lanes: RefCell::default(),
             lanes_max,
             turns: Arc::new(Semaphore::new(carried(lanes_max))),
@@ -226,7 +219,7 @@ impl<P: Protocol> Lanes<P> {
                 lanes.retain(|lane| lane.load.silence() < SILENCE_LONG);
             }
             if lanes.len() < self.lanes_max {
-                lanes.push(Lane::open(&self.protocol, &self.log_in));
+                lanes.push(Lane::open(Rc::clone(&self.protocol)));
             }
         }
         let best = lanes.iter().filter(answers).min_by_key(|lane| load(lane));
@@ -239,7 +232,7 @@ impl<P: Protocol> Lanes<P> {
 }
 
 impl<P: Protocol> Lane<P> {
-    fn open(protocol: &Rc<P>, log_in: &Rc<RefCell<LogIn>>) -> Self {
+    fn open(protocol: Rc<P>) -> Self {
         let (jobs, receiver) = mpsc::unbounded_channel();
         Self {
             jobs,
@@ -247,17 +240,13 @@ impl<P: Protocol> Lane<P> {
                 under_way: Cell::new(0),
                 silent_since: Cell::new(Instant::now()),
             }),
-            task: tokio::task::spawn_local(run(Rc::clone(protocol), Rc::clone(log_in), receiver)),
+            task: tokio::task::spawn_local(run(protocol, receiver)),
         }
     }
 }
 
 /// A lane: connects when there is something to ask.
-async fn run<P: Protocol>(
-    protocol: Rc<P>,
-    log_in: Rc<RefCell<LogIn>>,
-    mut jobs: mpsc::UnboundedReceiver<Job<P>>,
-) {
+async fn run<P: Protocol>(protocol: Rc<P>, mut jobs: mpsc::UnboundedReceiver<Job<P>>) {
     let mut again = VecDeque::new();
     loop {
         let first = match again.pop_front() {
@@ -270,7 +259,7 @@ async fn run<P: Protocol>(
         if first.answer.is_closed() {
             continue;
         }
-        match begin(&*protocol, &log_in).await {
+        match protocol.begin().await {
             Ok((stream, dialogue)) => {
                 let connection = Connection {
                     dialogue: RefCell::new(dialogue),
@@ -291,52 +280,6 @@ async fn run<P: Protocol>(
             }
         }
     }
-}
-
-/// When the next log-in to a store may be tried, on whichever lane.
-struct LogIn {
-    /// Until when it is not, and what was said.
-    refused: Option<(Instant, BatchFailure)>,
-    pause: Duration,
-}
-
-impl Default for LogIn {
-    fn default() -> Self {
-        Self {
-            refused: None,
-            pause: PAUSE_MIN,
-        }
-    }
-}
-
-impl LogIn {
-    /// What the last try was told, while that holds.
-    fn refusal(&self) -> Option<BatchFailure> {
-        let refused = self.refused.as_ref();
-        let refused = refused.filter(|(until, _)| Instant::now() < *until);
-        refused.map(|(_, why)| why.clone())
-    }
-
-    fn is_refused(&mut self, why: &BatchFailure) {
-        self.refused = Some((Instant::now() + self.pause, why.clone()));
-        self.pause = (self.pause * 2).min(PAUSE_MAX);
-    }
-}
-
-/// Connects and logs in, or says at once what the last try was told.
-async fn begin<P: Protocol>(
-    protocol: &P,
-    log_in: &RefCell<LogIn>,
-) -> Result<(Stream, P::Dialogue), BatchFailure> {
-    if let Some(why) = log_in.borrow().refusal() {
-        return Err(why);
-    }
-    let begun = protocol.begin().await;
-    match &begun {
-        Err(why @ BatchFailure::LogInRefused(_)) => log_in.borrow_mut().is_refused(why),
-        _ => *log_in.borrow_mut() = LogIn::default(),
-    }
-    begun
 }
 
 /// One connection.
@@ -573,56 +516,6 @@ mod tests {
         fn patience(&self) -> Duration {
             Duration::from_secs(5)
         }
-    }
-
-    /// A store that lets nobody in.
-    struct Refuses(Rc<Cell<usize>>);
-
-    impl Protocol for Refuses {
-        type Question = ();
-        type Answer = ();
-        type Dialogue = Mute;
-
-        fn may_be_repeated((): &()) -> bool {
-            true
-        }
-
-        async fn begin(&self) -> Result<(Stream, Mute), BatchFailure> {
-            self.0.set(self.0.get() + 1);
-            Err(BatchFailure::LogInRefused("who are you?".to_owned()))
-        }
-
-        fn patience(&self) -> Duration {
-            Duration::from_secs(5)
-        }
-    }
-
-    #[test]
-    fn a_log_in_that_is_refused_is_tried_less_often_and_for_ever() {
-        let tries = Rc::new(Cell::new(0));
-        let lanes = Lanes::new(Refuses(Rc::clone(&tries)), 4);
-        let probe = async |probes: usize| {
-            let mut interval = tokio::time::interval(PROBE_INTERVAL);
-            let before = tries.get();
-            for _ in 0..probes {
-                interval.tick().await;
-                let told = lanes.ask(()).await;
-                assert!(matches!(told, Err(BatchFailure::LogInRefused(_))));
-            }
-            tries.get() - before
-        };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .unwrap();
-        tokio::task::LocalSet::new().block_on(&runtime, async {
-            // Half a minute, and half a minute more.
-            let first = probe(150).await;
-            assert!((6..=10).contains(&first), "{first}");
-            let second = probe(150).await;
-            assert!((5..=7).contains(&second), "{second}");
-        });
     }
 
     /// The tries to connect in so many probes.

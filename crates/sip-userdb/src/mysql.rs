@@ -148,7 +148,6 @@ impl Client {
     fn take(&self, group: &Group, rows: &Rows, sheet: &mut Sheet, end: &End) -> Result<(), Fault> {
         let columns = self.plan().columns(rows.columns());
         let columns = columns.map_err(Fault::Unusable)?;
-        let (mut has_own, mut has_other) = (false, false);
         for row in rows.iter() {
             let row = row.map_err(std::io::Error::from)?;
             let Some(read) = columns.read(&row) else {
@@ -156,14 +155,11 @@ impl Client {
             };
             let (user, realm) = (read.user, read.realm);
             let counts = sheet.row(group, read);
-            has_own |= counts;
-            has_other |= !counts && group.is_of_another(user, realm);
+            if !counts && self.plan().selects_by_name() && group.is_of_another(user, realm) {
+                return Err(end.because("the store answered another question than was asked"));
+            }
         }
-        let are_strays = end.strays.have_come_apart(has_own, has_other);
-        match are_strays || (has_other && self.plan().selects_by_name()) {
-            true => Err(end.because("the store answered another question than was asked")),
-            false => Ok(()),
-        }
+        Ok(())
     }
 
     pub(crate) async fn domains(&self) -> Result<Option<Vec<String>>, Error> {

@@ -4,7 +4,6 @@
 mod batch;
 mod columns;
 mod plan;
-mod strays;
 mod suspects;
 mod template;
 mod write;
@@ -12,7 +11,6 @@ mod write;
 pub(crate) use batch::{Group, Sheet, apart, groups};
 pub(crate) use columns::{Columns, Kind};
 pub(crate) use plan::{Plan, only, switch};
-pub(crate) use strays::Strays;
 pub(crate) use suspects::Suspects;
 pub(crate) use template::{Parameter, Select, Template};
 pub(crate) use write::{Step, Value};

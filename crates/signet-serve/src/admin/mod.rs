@@ -56,7 +56,7 @@ use sip_tls::TlsEngine;
 
 use crate::ca::{Ca, KeyKind};
 use crate::config::{Config, Domain, Fault, NAME_ANOTHER, Written};
-use crate::data_dir::{DATABASE, DataDir, become_owner, replaced, this_user, unreadable};
+use crate::data_dir::{DATABASE, DataDir, become_owner, this_user, unreadable};
 use crate::server::{domains_without_certificate, faults_of_files, faults_that_a_start_survives};
 use crate::{Error, places, setup, userdb};
 
@@ -170,10 +170,13 @@ pub fn check(path: &Path, what_for: CheckFor) -> Result<(), Error> {
     let mut survived = Vec::new();
     let config = written.checked(|config| {
         let mut faults = faults_of_files(config);
-        faults.extend(places::faults(config, what_for == CheckFor::Start));
         match what_for {
             CheckFor::Use => faults.extend(faults_that_a_start_survives(config)),
-            CheckFor::Start => survived = faults_that_a_start_survives(config),
+            // A file that is checked elsewhere may be for another machine.
+            CheckFor::Start => {
+                faults.extend(places::faults(config));
+                survived = faults_that_a_start_survives(config);
+            }
         }
         faults
     })?;
@@ -295,20 +298,12 @@ pub fn ca_issue(
     ))
 }
 
-/// An error where a file cannot be made in the folder that the operator named for it, or where what
-/// is no ordinary file cannot be written to. What root may do says nothing: the command goes on as
-/// the owner of the data folder.
+/// An error where a file cannot be made in the folder that the operator named for it. What root
+/// may do says nothing: the command goes on as the owner of the data folder.
 fn must_be_writable(file: &Path) -> Result<(), Error> {
-    let replaced = replaced(file).map_err(|error| Error::file("write", file, &error))?;
-    let place = match &replaced {
-        Some(replaced) => replaced.parent().filter(|of| !of.as_os_str().is_empty()),
-        None => Some(file),
-    };
-    let wanted = match replaced {
-        Some(_) => AccessFlags::R_OK | AccessFlags::W_OK | AccessFlags::X_OK,
-        None => AccessFlags::W_OK,
-    };
-    match access(place.unwrap_or(Path::new(".")), wanted) {
+    let folder = file.parent().filter(|of| !of.as_os_str().is_empty());
+    let all = AccessFlags::R_OK | AccessFlags::W_OK | AccessFlags::X_OK;
+    match access(folder.unwrap_or(Path::new(".")), all) {
         Err(cause @ Errno::EACCES) => Err(Error::new(
             format!("cannot write {}: {}", file.display(), cause.desc()),
             format!(

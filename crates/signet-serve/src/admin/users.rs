@@ -14,7 +14,7 @@ use super::password::PasswordFrom;
 use super::{Instance, Opened, bindings, many, must_be_writable, people, say};
 use crate::Error;
 use crate::config::Domain;
-use crate::data_dir::{DataDir, write_named};
+use crate::data_dir::{DataDir, write_whole};
 use crate::userdb;
 
 /// The users of one server.
@@ -272,10 +272,11 @@ impl Users {
         };
         if let Some(file) = file {
             must_be_writable(file)?;
+            must_be_ordinary(file)?;
         }
         let text = database.borrow_mut().export_users(self.asked_realm())?;
         match file {
-            Some(file) => write_named(file, text.as_bytes(), 0o600),
+            Some(file) => write_whole(file, text.as_bytes(), 0o600),
             None => say(&text),
         }
     }
@@ -371,6 +372,18 @@ fn valid_user(user: &str) -> Result<String, Error> {
             format!("`{}` is no name for a user", user.escape_debug()),
             "use letters, digits and - . _ + ~ ! * ' ( ) & = $ ; ? /, for example alice or +4930123456",
         ))
+    }
+}
+
+/// An error where a list with hashes would go to somebody who has a pipe or a link there, or would
+/// take the place of a device.
+fn must_be_ordinary(file: &Path) -> Result<(), Error> {
+    match std::fs::symlink_metadata(file) {
+        Ok(found) if !found.is_file() => Err(Error::new(
+            format!("{} is there, and is no ordinary file", file.display()),
+            "name a file, or none: then the list goes to the standard output",
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -547,7 +547,7 @@ fn ended<T>(part: &str, end: impl FnOnce() -> T) -> T {
 /// Says so where what takes effect at the next start would keep the server from it.
 fn warn_of_the_next_start(wanted: &Config, changed: &[&str]) {
     let is_changed = |at: &str| changed.contains(&at.split('.').next().unwrap_or(at));
-    for Fault { at, what, remedy } in places::faults(wanted, true) {
+    for Fault { at, what, remedy } in places::faults(wanted) {
         if is_changed(&at) {
             tracing::warn!("the next start would fail: {at}: {what}; {remedy}");
         }

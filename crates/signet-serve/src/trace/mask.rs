@@ -241,23 +241,29 @@ fn uri_passwords(line: &[u8], tell: &mut impl FnMut(Range<usize>)) {
             tell(start + user + 1..start + host);
             at = start + host;
         }
-        let behind = host.unwrap_or(0);
-        let headers = uri.get(behind..).unwrap_or_default();
-        let Some(mark) = headers.iter().position(|byte| *byte == b'?') else {
-            continue;
-        };
-        let mut from = behind + mark + 1;
-        for header in uri.get(from..).unwrap_or_default().split(|b| *b == b'&') {
-            let equals = header.iter().position(|byte| *byte == b'=');
-            let (name, value) = header.split_at(equals.unwrap_or(header.len()));
-            let end = from + name.len() + value.trim_ascii_end().len();
-            if value.len() > 1 && is_credential(name) {
-                tell(start + from + name.len() + 1..start + end);
-                at = start + end;
+        // What a user may have stands for nothing else in a URI that somebody made for this.
+        let mut from = start;
+        for piece in uri.split(|byte| matches!(byte, b'?' | b'&')) {
+            let equals = piece.iter().position(|byte| *byte == b'=');
+            let value = from + equals.map_or(piece.len(), |equals| equals + 1);
+            if is_credential(piece.get(..equals.unwrap_or(0)).unwrap_or_default()) && value >= at {
+                let end = value + credential(line.get(value..).unwrap_or_default());
+                if value < end {
+                    tell(value..end);
+                    at = end;
+                }
             }
-            from += header.len() + 1;
+            from += piece.len() + 1;
         }
     }
+}
+
+/// How long a credential in a URI is: to the next header, or to the end of the URI where brackets
+/// show it, whatever stands in it.
+fn credential(value: &[u8]) -> usize {
+    let ends = |byte: &u8| matches!(byte, b'>' | b'&');
+    let end = value.iter().position(ends).unwrap_or(value.len());
+    value.get(..end).unwrap_or_default().trim_ascii_end().len()
 }
 
 /// Whether a header that a URI asks for carries credentials. In a name that is escaped anything may
@@ -357,6 +363,14 @@ mod tests {
             (
                 "Contact: <sip:h?Authorization=>, <sip:h?Subject&=&&>",
                 "Contact: <sip:h?Authorization=>, <sip:h?Subject&=&&>",
+            ),
+            (
+                "Refer-To: <sip:b@h?Replaces=1@10.0.0.1&Authorization=Digest%20response%3D1>",
+                "Refer-To: <sip:b@h?Replaces=1@10.0.0.1&Authorization=***>",
+            ),
+            (
+                "Refer-To: <sip:h?Authorization=Digest username=\"a\", response=\"1\">;x=y",
+                "Refer-To: <sip:h?Authorization=***>;x=y",
             ),
         ] {
             assert_eq!(header(text), expected);

@@ -263,10 +263,10 @@ fn a_place_that_a_start_cannot_write_to_is_told_before_it() {
         (format!("{plain}{listen}"), "is a file, not a folder"),
     ] {
         let file = write(folder.path(), &whole);
-        for check in [&["check"][..], &["check", "--start"]] {
-            let error = fail(&[check, &[text(&file)]].concat(), "");
-            assert!(error.contains(expected), "{expected}: {error}");
-        }
+        let error = fail(&["check", "--start", text(&file)], "");
+        assert!(error.contains(expected), "{expected}: {error}");
+        // It may be for another machine.
+        succeed(&["check", text(&file)], "");
         fail(&["serve", "--config", text(&file)], "");
         // What serve made until it failed.
         let _ = fs::remove_dir_all(folder.path().join("made"));

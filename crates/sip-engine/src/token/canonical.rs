@@ -7,14 +7,19 @@ use std::hash::Hasher;
 use sip_msg::Uri;
 use sip_msg::uri::Scheme;
 
-/// Parameters by which gateways choose a carrier or a trunk (RFC 4694, RFC 4904, RFC 3966).
-const ROUTES_OF_NUMBERS: [&str; 8] = [
+/// Parameters by which gateways choose a carrier or a trunk (RFC 4694, RFC 4904, RFC 3966, and what
+/// some call it besides).
+const ROUTES_OF_NUMBERS: [&str; 12] = [
     "cic",
+    "cic-context",
+    "dtg",
     "ext",
     "isub",
     "npdi",
+    "otg",
     "phone-context",
     "rn",
+    "rn-context",
     "tgrp",
     "trunk-context",
 ];
@@ -111,8 +116,9 @@ impl<'s, S: Hasher> Feed<'s, S> {
         if uri.params.is_empty() {
             return;
         }
-        for param in uri.params() {
-            if let Some(name) = ROUTES_OF_NUMBERS.iter().find(|name| param.is_named(name)) {
+        // In whatever order they are (RFC 3261 19.1.4).
+        for name in ROUTES_OF_NUMBERS {
+            for param in uri.params().filter(|param| param.is_named(name)) {
                 self.part(name.as_bytes());
                 self.lower(param.value);
             }

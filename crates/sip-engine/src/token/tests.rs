@@ -328,6 +328,8 @@ fn a_carrier_is_part_of_a_target() {
     let token = read(&tokens, &text).unwrap();
     for (other, is_same) in [
         ("sip:+4930@gw.example;x;Tgrp=a;cic=1;y=z", true),
+        ("sip:+4930@gw.example;cic=1;tgrp=a", true),
+        ("sip:+4930@gw.example;tgrp=a;cic=1;cic-context=+1", false),
         ("sip:+4930@gw.example;tgrp=b;cic=1", false),
         ("sip:+4930@gw.example;tgrp=a;tgrp=b;cic=1", false),
         ("sip:+4930@gw.example;tgrp=a", false),

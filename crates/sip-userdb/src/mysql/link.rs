@@ -20,7 +20,7 @@ use super::wire::{Garbled, Inbox, frame};
 use crate::fault::Fault;
 use crate::net::{Connector, Silence, Stream};
 use crate::pool;
-use crate::sql::{BATCH_MAX, Group, Parameter, Plan, Select, Strays};
+use crate::sql::{BATCH_MAX, Group, Parameter, Plan, Select};
 
 /// The most statements that wait on one connection.
 pub(super) const JOBS_MAX: usize = 1_024;
@@ -52,8 +52,6 @@ pub(crate) struct Link {
 pub(crate) struct End {
     why: RefCell<Option<Fault>>,
     has_come: Notify,
-    /// The last answers.
-    pub(crate) strays: Strays,
 }
 
 impl End {

@@ -14,7 +14,7 @@ use super::login::{LoggedIn, Session, fault, log_in};
 use crate::fault::Fault;
 use crate::net::{Connector, Silence};
 use crate::pool;
-use crate::sql::{BATCH_MAX, Columns, Group, Kind, Parameter, Plan, Select, Sheet, Strays};
+use crate::sql::{BATCH_MAX, Columns, Group, Kind, Parameter, Plan, Select, Sheet};
 
 /// The most bytes that the rows of one answer may take.
 const ANSWER_MAX: usize = 4 << 20;
@@ -34,8 +34,6 @@ pub(crate) struct Link {
     columns: Columns,
     /// Whether each row is of a name that was asked for.
     selects_by_name: bool,
-    /// The last answers.
-    strays: Strays,
     load: pool::Load,
     silence: Silence,
     is_over: Cell<bool>,
@@ -71,7 +69,6 @@ impl pool::Maker for Maker {
                 Ok(Link {
                     columns: self.check(&select, &statement)?,
                     selects_by_name: self.plan.selects_by_name(),
-                    strays: Strays::default(),
                     session,
                     select,
                     statement,
@@ -142,18 +139,15 @@ impl Link {
         }
         // An error may come after some rows. They count once all have come: the statement may be
         // asked again, and nobody has two rows for that.
-        let (mut has_own, mut has_other) = (false, false);
         for row in &whole {
             let Some(found) = self.columns.read(&values(row)?) else {
                 continue;
             };
             let (user, realm) = (found.user, found.realm);
             let counts = sheet.borrow_mut().row(group, found);
-            has_own |= counts;
-            has_other |= !counts && group.is_of_another(user, realm);
-        }
-        if self.strays.have_come_apart(has_own, has_other) || (has_other && self.selects_by_name) {
-            self.is_apart.set(true);
+            if !counts && self.selects_by_name && group.is_of_another(user, realm) {
+                self.is_apart.set(true);
+            }
         }
         // Whoever it was that found out, before more users seem not to exist.
         match self.is_apart.get() {

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use sip_auth::Algorithm;
-use sip_userdb::{Layout, Options, UserDb};
+use sip_userdb::{Options, UserDb};
 
 use super::{one, options, unreachable};
 use crate::support::run;
@@ -129,7 +129,7 @@ pub(super) fn postgresql_by(refuses: impl Fn(&str) -> bool + Send + 'static) -> 
 }
 
 /// A database whose server is mad on the first connection and well on the second.
-fn mad_at_first(mad: Mad, layout: Option<Layout>) -> UserDb {
+fn mad_at_first(mad: Mad) -> UserDb {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -138,16 +138,17 @@ fn mad_at_first(mad: Mad, layout: Option<Layout>) -> UserDb {
             std::thread::spawn(move || postgresql(stream, mad, |_| false));
         }
     });
-    let mut options = options(&format!("postgresql://signet@127.0.0.1:{port}/sip"));
-    options.layout = layout.unwrap_or(options.layout);
-    UserDb::new(options).unwrap()
+    UserDb::new(options(&format!(
+        "postgresql://signet@127.0.0.1:{port}/sip"
+    )))
+    .unwrap()
 }
 
 /// As with MySQL: whoever gets another's answer is not told that he does not exist, and who waits
 /// behind him is not either.
 #[test]
 fn what_postgresql_says_twice_while_others_wait_ends_the_connection() {
-    let db = mad_at_first(Mad::SaysTwice, None);
+    let db = mad_at_first(Mad::SaysTwice);
     run(async {
         assert_is(&db, &one(&db, "carol").await.unwrap(), "carol");
         let (alice, nobody, carol) =
@@ -164,32 +165,10 @@ fn what_postgresql_says_twice_while_others_wait_ends_the_connection() {
 /// told that he does not exist for that.
 #[test]
 fn a_postgresql_that_is_ready_before_it_has_answered_is_left() {
-    let db = mad_at_first(Mad::IsReadyTooSoon, None);
+    let db = mad_at_first(Mad::IsReadyTooSoon);
     run(async {
         assert_is(&db, &one(&db, "carol").await.unwrap(), "carol");
         unreachable(one(&db, "nobody").await);
         assert_is(&db, &one(&db, "alice").await.unwrap(), "alice");
-    });
-}
-
-/// What an operator's own statement selects is his business, and rows of somebody else may be among
-/// it. Where there are no others any more, the connection is not believed for ever.
-#[test]
-fn a_statement_of_the_operators_is_not_answered_by_the_rows_of_others_for_ever() {
-    let query = "SELECT username, domain, ha1 FROM users \
-                 WHERE username = ANY({users}) AND domain = ANY({realms})";
-    let db = mad_at_first(Mad::SaysTwice, Some(Layout::Query(query.to_owned())));
-    run(async {
-        assert_is(&db, &one(&db, "carol").await.unwrap(), "carol");
-        let (alice, _, _) = tokio::join!(one(&db, "alice"), one(&db, "nobody"), one(&db, "carol"));
-        assert_is(&db, &alice.unwrap(), "alice");
-        for name in ["alice", "carol", "alice", "carol"] {
-            if one(&db, name).await.is_err() {
-                break;
-            }
-        }
-        for name in ["alice", "carol"] {
-            assert_is(&db, &one(&db, name).await.unwrap(), name);
-        }
     });
 }
