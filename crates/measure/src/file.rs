@@ -203,6 +203,13 @@ mod tests {
             assert!(link.is_symlink() && next.is_symlink() && !file.is_symlink());
             assert_eq!(fs::read_to_string(&file).unwrap(), text);
         }
+        // Nor does its mode change.
+        let file = folder.join("there/c.json");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o640);
+        fs::set_permissions(&file, mode).unwrap();
+        write_text(&link, "second").unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::mode(&file.metadata().unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o640);
         let around = folder.join("around.json");
         std::os::unix::fs::symlink("around.json", &around).unwrap();
         assert!(write(&around, b"x").is_err() && around.is_symlink());

@@ -235,25 +235,29 @@ fn uri_passwords(line: &[u8], tell: &mut impl FnMut(Range<usize>)) {
         // behind him an @.
         let host = uri.iter().rposition(|byte| *byte == b'@');
         let user = uri.iter().position(|byte| *byte == b':');
+        let mut found = Vec::new();
         if let (Some(host), Some(user)) = (host, user)
             && user < host
         {
-            tell(start + user + 1..start + host);
-            at = start + host;
+            found.push(start + user + 1..start + host);
         }
-        // What a user may have stands for nothing else in a URI that somebody made for this.
+        // A URI may be made so that its headers look like a user, and his password like one of them.
         let mut from = start;
         for piece in uri.split(|byte| matches!(byte, b'?' | b'&')) {
             let equals = piece.iter().position(|byte| *byte == b'=');
             let value = from + equals.map_or(piece.len(), |equals| equals + 1);
-            if is_credential(piece.get(..equals.unwrap_or(0)).unwrap_or_default()) && value >= at {
-                let end = value + credential(line.get(value..).unwrap_or_default());
-                if value < end {
-                    tell(value..end);
-                    at = end;
-                }
+            if is_credential(piece.get(..equals.unwrap_or(0)).unwrap_or_default()) {
+                found.push(value..value + credential(line.get(value..).unwrap_or_default()));
             }
             from += piece.len() + 1;
+        }
+        found.sort_unstable_by_key(|one| one.start);
+        for Range { start, end } in found {
+            let start = start.max(at);
+            if start < end {
+                tell(start..end);
+                at = end;
+            }
         }
     }
 }
@@ -371,6 +375,14 @@ mod tests {
             (
                 "Refer-To: <sip:h?Authorization=Digest username=\"a\", response=\"1\">;x=y",
                 "Refer-To: <sip:h?Authorization=***>;x=y",
+            ),
+            (
+                "Refer-To: <sip:h?Authorization=key&X=a:b@c>",
+                "Refer-To: <sip:h?Authorization=***&X=a:***@c>",
+            ),
+            (
+                "Refer-To: <sip:a:b@h?Authorization=k:e@y&Proxy-Authorization=z>",
+                "Refer-To: <sip:a:******&Proxy-Authorization=***>",
             ),
         ] {
             assert_eq!(header(text), expected);
