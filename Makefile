@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: deb pgo attacks tls-resumption help demo test lint unit legacy musts fuzz bench bench-load bench-tls bench-auth tools tools-legacy tools-bench tools-bench-auth tools-fuzz
+.PHONY: deb pgo attacks tls-resumption help demo test lint format clippy deny unit legacy musts fuzz bench bench-load bench-tls bench-auth tools tools-build tools-bench tools-bench-auth tools-fuzz
 
 help:
 	@echo "make demo    build, start the server, drive real calls, draw the result"
@@ -31,24 +31,35 @@ demo:
 	$(CARGO) build --release -p signet -p signet-bench
 	target/release/signet-bench demo
 
-test: tools lint unit legacy musts
+# The tools come while the compiler works: for minutes they wait for registries and disks.
+test:
+	$(MAKE) --no-print-directory -j2 lint tools
+	$(MAKE) --no-print-directory unit legacy musts
 
-lint:
+lint: format clippy deny
+
+format:
 	$(CARGO) fmt --all -- --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+# The second TLS engine, which a build has on request only, beside all that is always there: what
+# others need is built once, and OpenSSL by the same profile in all steps.
+WITH_LEGACY := --profile test --workspace --features ipsec/legacy-tls,signet/legacy-tls,sip-net/legacy-tls
+
+# What is there without that engine only is a few lines; the compiler's own warnings about them are
+# errors where the tests are built.
+clippy: tools-build
+	$(CARGO) clippy $(WITH_LEGACY) --all-targets -- -D warnings
+
+deny:
+	scripts/tools cargo-deny
 	$(CARGO) deny check licenses bans sources
 
 unit:
 	set -e; other=$$(scripts/other-parser); SIGNET_OTHER_PARSER=$$other $(CARGO) xtask test
 
-# The second TLS engine. All steps by one profile and with one set of features,
-# so that OpenSSL is built once.
-LEGACY := --profile test -p ipsec -p signet-price -p sip-tls -p sip-net -p signet-serve -p signet-load -p signet --features legacy-tls
-
 # Of the tests beside the code only sip-tls has some of that engine.
-legacy: tools-legacy
-	$(CARGO) clippy $(LEGACY) --all-targets -- -D warnings
-	$(CARGO) test $(LEGACY) --test 'legacy_*'
+legacy: tools-build
+	$(CARGO) test $(WITH_LEGACY) --test 'legacy_*'
 	$(CARGO) test --profile test -p sip-tls --features legacy-tls --lib legacy
 
 musts:
@@ -85,11 +96,11 @@ tls-resumption: tools
 	$(CARGO) build --release -p signet
 	scripts/tls-resumption
 
-tools:
-	scripts/tools sip-tester:sipp baresip-core:baresip linphone-cli:linphone-daemon nodejs:node npm:npm default-jdk-headless:javac maven:mvn "python3-venv:/usr/lib/python3*/ensurepip/__init__.py" coturn:turnutils_stunclient rtpengine-daemon:rtpengine nftables:nft openssl:openssl chromium:chromium kamailio:kamailio "kamailio-tls-modules:/usr/lib/*/kamailio/modules/tls.so" gcc:cc pkg-config:pkg-config libsofia-sip-ua-dev:/usr/include/sofia-sip-1.12/sofia-sip/sip.h mariadb-server:mariadbd "postgresql:/usr/lib/postgresql/*/bin/postgres" redis-server:redis-server redis-tools:redis-cli slapd:slapd freeradius:freeradius linux-perf:perf fail2ban:fail2ban-regex tshark:tshark curl:curl prometheus:promtool systemd:systemd-analyze iproute2:ip man-db:man tmux:tmux binutils:readelf dpkg-dev:dpkg-shlibdeps tzdata:/usr/share/zoneinfo/Europe/Berlin python3:python3 python3-scapy:/usr/lib/python3/dist-packages/scapy/layers/ipsec.py python3-cryptography:/usr/lib/python3/dist-packages/cryptography/__init__.py iperf3:iperf3 stunnel4:stunnel openvpn:openvpn strongswan-starter:/usr/lib/ipsec/starter strongswan-charon:/usr/lib/ipsec/charon libcharon-extra-plugins:/usr/lib/ipsec/plugins/libstrongswan-kernel-libipsec.so cargo-deny
+tools: tools-build
+	scripts/tools sip-tester:sipp baresip-core:baresip linphone-cli:linphone-daemon nodejs:node npm:npm default-jdk-headless:javac maven:mvn "python3-venv:/usr/lib/python3*/ensurepip/__init__.py" coturn:turnutils_stunclient rtpengine-daemon:rtpengine nftables:nft chromium:chromium kamailio:kamailio "kamailio-tls-modules:/usr/lib/*/kamailio/modules/tls.so" pkg-config:pkg-config libsofia-sip-ua-dev:/usr/include/sofia-sip-1.12/sofia-sip/sip.h mariadb-server:mariadbd "postgresql:/usr/lib/postgresql/*/bin/postgres" redis-server:redis-server redis-tools:redis-cli slapd:slapd freeradius:freeradius linux-perf:perf fail2ban:fail2ban-regex tshark:tshark curl:curl prometheus:promtool systemd:systemd-analyze iproute2:ip man-db:man tmux:tmux binutils:readelf dpkg-dev:dpkg-shlibdeps tzdata:/usr/share/zoneinfo/Europe/Berlin python3:python3 python3-scapy:/usr/lib/python3/dist-packages/scapy/layers/ipsec.py python3-cryptography:/usr/lib/python3/dist-packages/cryptography/__init__.py iperf3:iperf3 stunnel4:stunnel openvpn:openvpn strongswan-starter:/usr/lib/ipsec/starter strongswan-charon:/usr/lib/ipsec/charon libcharon-extra-plugins:/usr/lib/ipsec/plugins/libstrongswan-kernel-libipsec.so
 	scripts/phones
 
-tools-legacy:
+tools-build:
 	scripts/tools perl:perl make:make gcc:cc openssl:openssl
 
 tools-bench:

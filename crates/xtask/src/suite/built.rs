@@ -40,19 +40,49 @@ pub(super) fn cargo(root: &Path) -> Command {
     command
 }
 
+/// What the compiler says of a line of code.
+#[derive(Deserialize)]
+struct Said {
+    message: Message,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Message {
+    pub(super) level: String,
+    rendered: Option<String>,
+}
+
 /// Builds them all; what the compiler says goes to the terminal.
+///
+/// # Errors
+/// When something does not build, or not without a warning: `make lint` looks at the code with all
+/// features, so that what is there without them only is looked at here.
 pub(super) fn build(root: &Path) -> Result<Vec<Program>, String> {
     let output = cargo(root)
         .args(["test", "--workspace", "--no-run"])
-        .arg("--message-format=json-render-diagnostics")
+        .arg("--message-format=json")
         .stderr(Stdio::inherit())
         .output()
         .map_err(|e| format!("cannot start cargo: {e}"))?;
+    let told = String::from_utf8_lossy(&output.stdout);
+    let mut has_warnings = false;
+    for message in told.lines().filter_map(said) {
+        eprint!("{}", message.rendered.unwrap_or_default());
+        has_warnings |= message.level == "warning";
+    }
     if !output.status.success() {
         return Err(format!("the tests do not build: {}", output.status));
     }
-    let told = String::from_utf8_lossy(&output.stdout);
+    if has_warnings {
+        return Err("the tests build with warnings".to_owned());
+    }
     Ok(told.lines().filter_map(program).collect())
+}
+
+/// What a line of cargo's tells of the compiler.
+pub(super) fn said(line: &str) -> Option<Message> {
+    let said: Said = serde_json::from_str(line).ok()?;
+    Some(said.message)
 }
 
 /// The test program that a line of cargo's tells of.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::built::program;
+use super::built::{program, said};
 use super::*;
 
 fn named(name: &str) -> Program {
@@ -45,6 +45,14 @@ fn what_is_no_test_program_is_passed_over() {
     ] {
         assert_eq!(program(&line), None, "{line}");
     }
+}
+
+#[test]
+fn a_warning_of_the_compiler_is_heard() {
+    let warning = "{\"reason\":\"compiler-message\",\"package_id\":\"it\",\
+                   \"message\":{\"level\":\"warning\",\"rendered\":\"unused\"}}";
+    assert_eq!(said(warning).unwrap().level, "warning");
+    assert!(said(&line("lib", "sip_net", true, "null")).is_none());
 }
 
 #[test]
