@@ -4,7 +4,7 @@
 use std::future::pending;
 
 use sip_userdb::Options;
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::RecvError};
 
 use crate::Error;
 use crate::store_link::spawn;
@@ -18,9 +18,13 @@ pub(crate) struct StoreDomains {
     /// The stores; none where their lists do not count.
     stores: Vec<Options>,
     known: Vec<String>,
+    /// What was taken over has changed them, and nobody was told yet.
+    have_changed: bool,
     asking: Option<oneshot::Receiver<Answer>>,
     /// Somebody asked while that was under way: what it answers may be from before.
     is_asked_again: bool,
+    /// It was asked for behind another answer: whoever waits goes on after it.
+    is_second: bool,
 }
 
 impl StoreDomains {
@@ -49,7 +53,16 @@ impl StoreDomains {
         &self.known
     }
 
-    /// Has them asked once more. False where their lists do not count: then there is no answer.
+    /// Has them asked now and then: not while an answer is awaited. A store that takes longer to
+    /// answer than from one poll to the next is asked as often as it answers.
+    pub(crate) fn poll(&mut self) {
+        if !self.stores.is_empty() && self.asking.is_none() {
+            self.begin();
+        }
+    }
+
+    /// Has them asked once more, behind what is under way. False where their lists do not count:
+    /// then there is no answer.
     pub(crate) fn ask(&mut self) -> bool {
         if self.stores.is_empty() {
             return false;
@@ -78,7 +91,8 @@ impl StoreDomains {
     }
 
     /// Waits for the answer; for ever where nobody asks. Whether there are others than before:
-    /// where the store could not say, those that are known stay.
+    /// where the store could not say, those that are known stay. Who asked meanwhile has one more
+    /// answer waited for, not one for each time.
     pub(crate) async fn answered(&mut self) -> bool {
         loop {
             let Some(asking) = &mut self.asking else {
@@ -86,27 +100,29 @@ impl StoreDomains {
             };
             let answer = asking.await;
             self.asking = None;
+            self.take_over(answer);
+            let was_second = std::mem::take(&mut self.is_second);
             if std::mem::take(&mut self.is_asked_again) {
                 self.begin();
-                if self.asking.is_some() {
-                    continue;
-                }
+                self.is_second = !was_second && self.asking.is_some();
             }
-            return match answer {
-                Ok(Ok(domains)) => {
-                    let have_changed = domains != self.known;
-                    self.known = domains;
-                    have_changed
-                }
-                Ok(Err(NoDomains::Never(error) | NoDomains::Now(error))) => {
-                    tracing::warn!(
-                        "the domains of the store of users were not read again, and those that were known go on: {error}"
-                    );
-                    false
-                }
-                // A thread that panicked has ended the process already.
-                Err(_) => false,
-            };
+            if !self.is_second {
+                return std::mem::take(&mut self.have_changed);
+            }
+        }
+    }
+
+    fn take_over(&mut self, answer: Result<Answer, RecvError>) {
+        match answer {
+            Ok(Ok(domains)) => {
+                self.have_changed |= domains != self.known;
+                self.known = domains;
+            }
+            Ok(Err(NoDomains::Never(error) | NoDomains::Now(error))) => tracing::warn!(
+                "the domains of the store of users were not read again, and those that were known go on: {error}"
+            ),
+            // A thread that panicked has ended the process already.
+            Err(_) => {}
         }
     }
 }
@@ -153,6 +169,56 @@ mod tests {
         assert!(!run(domains.answered()), "nothing is different");
         assert_eq!(domains.known(), ["example.org"]);
         assert!(domains.asking.is_none() && !domains.is_asked_again);
+    }
+
+    /// Stores that are away, and where the answer to come is given.
+    fn asked() -> (StoreDomains, oneshot::Sender<Answer>) {
+        let (answer, asking) = oneshot::channel();
+        let domains = StoreDomains {
+            stores: vec![nowhere()],
+            asking: Some(asking),
+            ..StoreDomains::default()
+        };
+        (domains, answer)
+    }
+
+    fn give(answer: oneshot::Sender<Answer>) {
+        assert!(answer.send(Ok(vec!["example.org".to_owned()])).is_ok());
+    }
+
+    #[test]
+    fn a_poll_while_an_answer_is_awaited_asks_nothing() {
+        let (mut domains, answer) = asked();
+        domains.poll();
+        give(answer);
+        assert!(run(domains.answered()));
+        assert_eq!(domains.known(), ["example.org"]);
+        assert!(domains.asking.is_none());
+        domains.poll();
+        assert!(domains.asking.is_some());
+    }
+
+    #[test]
+    fn an_answer_counts_where_somebody_asked_again_meanwhile() {
+        let (mut domains, answer) = asked();
+        assert!(domains.ask());
+        give(answer);
+        // The second answer is that the store is away.
+        assert!(run(domains.answered()));
+        assert_eq!(domains.known(), ["example.org"]);
+        assert!(domains.asking.is_none());
+    }
+
+    #[test]
+    fn who_waits_goes_on_after_the_second_answer() {
+        let (mut domains, answer) = asked();
+        domains.is_second = true;
+        assert!(domains.ask());
+        give(answer);
+        assert!(run(domains.answered()));
+        assert!(domains.asking.is_some(), "there is a third to come");
+        assert!(!run(domains.answered()));
+        assert!(domains.asking.is_none());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The stores of users that a configuration names.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sip_auth::AuthConfig;
 use sip_engine::Settings;
@@ -16,7 +16,7 @@ use crate::data_dir::{refuse_readable_by_others, unreadable};
 
 /// How long a connection to a store may take to be made.
 const CONNECT_TIMEOUT_MS: u64 = 5_000;
-/// How long a store may take to list its domains, the connection included.
+/// How long the stores may take together to list their domains, the connections included.
 const DOMAINS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What is asked of each store on another machine, in their order; none where users are
@@ -225,11 +225,13 @@ pub(crate) enum NoDomains {
 }
 
 /// The domains that the first store lists that can be asked, in alphabetical order. Blocks, at
-/// most for [`DOMAINS_TIMEOUT`] for each that cannot.
+/// most for [`DOMAINS_TIMEOUT`].
 pub(crate) fn domains(stores: &[Options]) -> Result<Vec<String>, NoDomains> {
+    let deadline = Instant::now() + DOMAINS_TIMEOUT;
     let mut of_first = Ok(Vec::new());
     for (nth, store) in stores.iter().enumerate() {
-        let listed = domains_of(store);
+        let left = deadline.saturating_duration_since(Instant::now());
+        let listed = domains_of(store, share(left, stores.len() - nth));
         if !matches!(listed, Err(NoDomains::Now(_))) {
             return listed;
         }
@@ -240,7 +242,13 @@ pub(crate) fn domains(stores: &[Options]) -> Result<Vec<String>, NoDomains> {
     of_first
 }
 
-fn domains_of(store: &Options) -> Result<Vec<String>, NoDomains> {
+/// What a store gets of the time that is left for it and those behind it: the last one is to be
+/// asked where all before it are silent.
+fn share(left: Duration, stores: usize) -> Duration {
+    left / u32::try_from(stores.max(1)).unwrap_or(u32::MAX)
+}
+
+fn domains_of(store: &Options, timeout: Duration) -> Result<Vec<String>, NoDomains> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -252,7 +260,7 @@ fn domains_of(store: &Options) -> Result<Vec<String>, NoDomains> {
         })?;
     let store = UserDb::new(store.clone());
     let store = store.map_err(|error| NoDomains::Never(store_error(&error)))?;
-    let asked = async { tokio::time::timeout(DOMAINS_TIMEOUT, store.domains()).await };
+    let asked = async { tokio::time::timeout(timeout, store.domains()).await };
     match LocalSet::new().block_on(&runtime, asked) {
         Ok(Ok(Some(mut domains))) => {
             domains.sort_unstable();
@@ -266,8 +274,8 @@ fn domains_of(store: &Options) -> Result<Vec<String>, NoDomains> {
         Ok(Err(error)) => Err(NoDomains::Now(store_error(&error))),
         Err(_) => Err(NoDomains::Now(Error::new(
             format!(
-                "the store of users did not list its domains within {} s",
-                DOMAINS_TIMEOUT.as_secs()
+                "the store of users did not list its domains within {:.1} s",
+                timeout.as_secs_f32()
             ),
             "see how much it has to do",
         ))),
@@ -458,6 +466,17 @@ mod tests {
 
     fn capabilities_of(options: &[Options]) -> Capabilities {
         super::capabilities(options).unwrap().unwrap()
+    }
+
+    #[test]
+    fn stores_share_the_time_to_list_domains() {
+        let mut left = DOMAINS_TIMEOUT;
+        for stores in (1..=3).rev() {
+            let of_one = share(left, stores);
+            assert!(!of_one.is_zero(), "{stores}");
+            left -= of_one;
+        }
+        assert!(left.is_zero(), "{left:?}");
     }
 
     #[test]

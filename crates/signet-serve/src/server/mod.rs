@@ -267,9 +267,7 @@ impl Server {
                         self.reload_and_say().await;
                     }
                 }
-                () = tick(domains.as_mut()) => {
-                    self.store.foreign_domains().ask();
-                }
+                () = tick(domains.as_mut()) => self.store.foreign_domains().poll(),
                 have_changed = self.store.foreign_domains().answered() => {
                     self.domains_answered(have_changed).await;
                 }
