@@ -20,7 +20,7 @@ const NEIGHBOURS_MAX: usize = 4_096;
 pub(crate) struct Lanes {
     key: [u8; 16],
     neighbours: HashMap<(Transport, SocketAddr), Connections>,
-    /// Whether any call has connections of its own.
+    /// Whether any call has connections of its own, or may have them from before a reload.
     has_per_call: bool,
 }
 
@@ -33,10 +33,15 @@ impl Lanes {
         }
     }
 
-    /// Takes new settings over, and forgets what was learned.
+    /// Takes new settings over. What was learned stays, so that calls that go on stay on their
+    /// connections; a new call overwrites it. Only a table that is full begins anew: addresses
+    /// that are gone would keep others out of it for ever.
     pub(crate) fn reload(&mut self, settings: &Settings) {
-        self.neighbours.clear();
-        self.has_per_call = has_per_call(settings);
+        if self.neighbours.len() >= NEIGHBOURS_MAX {
+            self.neighbours.clear();
+        }
+        let goes_on = |known: &Connections| *known == Connections::PerCall;
+        self.has_per_call = has_per_call(settings) || self.neighbours.values().any(goes_on);
     }
 
     /// The lane of a request to `addr`. `configured` is what the next hop's

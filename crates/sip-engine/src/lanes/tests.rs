@@ -94,7 +94,7 @@ fn a_call_of_its_own_begins_with_its_invite() {
 }
 
 #[test]
-fn a_reload_forgets_and_the_usual_is_not_remembered() {
+fn a_full_table_begins_anew_at_a_reload_and_the_usual_is_not_remembered() {
     let mut lanes = lanes(SEVERAL);
     let bye = message("BYE", "c", ";tag=2");
     for n in 0..2 * NEIGHBOURS_MAX as u32 {
@@ -107,6 +107,29 @@ fn a_reload_forgets_and_the_usual_is_not_remembered() {
     let usual = Some(Connections::default());
     let lane = lanes.lane(Transport::Tcp, gateway(), usual, Some(&bye));
     assert_eq!((lane, lanes.neighbours.len()), (Lane::Shared, 0));
+}
+
+#[test]
+fn a_call_stays_on_its_connection_over_a_reload() {
+    let (invite, bye) = (message("INVITE", "c", ""), message("BYE", "c", ";tag=2"));
+    for connections in [SEVERAL, Connections::PerCall] {
+        let mut lanes = lanes(connections);
+        let lane = |lanes: &mut Lanes, configured, request: &Message| {
+            lanes.lane(Transport::Tls, gateway(), configured, Some(request))
+        };
+        lane(&mut lanes, Some(connections), &invite);
+        let before = lane(&mut lanes, None, &bye);
+        assert_ne!(before, Lane::Shared);
+        // Even where the neighbour is gone from the configuration.
+        lanes.reload(&Settings::default());
+        assert_eq!(lane(&mut lanes, None, &bye), before);
+        let is_closed = lanes.ended_call(&bye, 200).is_some();
+        assert_eq!(is_closed, connections == Connections::PerCall);
+        // A new call says how the neighbour is reached now.
+        let usual = Some(Connections::default());
+        assert_eq!(lane(&mut lanes, usual, &invite), Lane::Shared);
+        assert_eq!(lane(&mut lanes, None, &bye), Lane::Shared);
+    }
 }
 
 #[test]
