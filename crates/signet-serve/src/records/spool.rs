@@ -39,7 +39,10 @@ pub(super) struct Spool {
 /// Lines from the front.
 pub(super) struct Front {
     pub(super) lines: Vec<String>,
-    /// Their bytes in the file.
+    /// Bytes of a line that is longer than any record, which is passed over; there are no others
+    /// then.
+    pub(super) passed_over_bytes: u64,
+    /// The bytes of all in the file.
     bytes: u64,
 }
 
@@ -121,11 +124,33 @@ impl Spool {
             let end = if is_whole { "" } else { "\n" };
             lines.push(String::from_utf8_lossy(line).into_owned() + end);
         }
+        let mut passed_over_bytes = 0;
         if lines.is_empty() && !read.is_empty() {
             // A line that no record has: what cannot be read is passed over.
-            bytes += read.len() as u64;
+            passed_over_bytes = self.first_line_bytes()?;
+            bytes = passed_over_bytes;
         }
-        Ok(Front { lines, bytes })
+        Ok(Front {
+            lines,
+            passed_over_bytes,
+            bytes,
+        })
+    }
+
+    /// The bytes up to the end of the first line, however long it is.
+    fn first_line_bytes(&self) -> io::Result<u64> {
+        let mut read = vec![0; READ_MAX];
+        let mut at = self.start;
+        while at < self.len {
+            let left = usize::try_from(self.len - at).unwrap_or(READ_MAX);
+            let piece = read.get_mut(..left.min(READ_MAX)).unwrap_or_default();
+            self.file.read_exact_at(piece, at)?;
+            if let Some(end) = piece.iter().position(|byte| *byte == b'\n') {
+                return Ok(at - self.start + end as u64 + 1);
+            }
+            at += piece.len() as u64;
+        }
+        Ok(self.waiting_bytes())
     }
 
     /// These lines wait no more. The file is emptied when none does.

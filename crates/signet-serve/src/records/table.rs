@@ -133,20 +133,34 @@ impl TableWriter {
     fn send_spooled(&mut self, from: &Receiver<String>, database: &mut Database) {
         // At the end its time is bounded.
         while !self.spool.is_empty() && !self.is_ending.has_begun() {
-            let front = match self.spool.front(ROWS_MAX) {
-                Ok(front) => front,
+            match self.send_front(database, STATEMENT) {
+                Ok(true) => {}
+                Ok(false) => return,
                 Err(error) => return self.spool_fails(&error, database),
-            };
-            if !self.add(&front.lines, database, STATEMENT) {
-                return;
-            }
-            if let Err(error) = self.spool.advance(&front) {
-                return self.spool_fails(&error, database);
             }
             let came: Vec<String> = from.try_iter().take(TAKEN_MAX).collect();
             self.take(came, database);
             self.tell_spooled();
         }
+    }
+
+    /// Sends the first of what waits; false where the database did not take it.
+    fn send_front(&mut self, database: &mut Database, limit: Duration) -> io::Result<bool> {
+        let front = self.spool.front(ROWS_MAX)?;
+        if !self.add(&front.lines, database, limit) {
+            return Ok(false);
+        }
+        self.spool.advance(&front)?;
+        if front.passed_over_bytes > 0 {
+            // How many records were there nobody can say.
+            self.tally.lost_for_table.fetch_add(1, Ordering::Relaxed);
+            tracing::error!(
+                "{}: {} bytes without an end of a line are no call record, and are passed over",
+                self.spool.path().display(),
+                front.passed_over_bytes
+            );
+        }
+        Ok(true)
     }
 
     fn spool_fails(&self, error: &io::Error, database: &mut Database) {
@@ -180,12 +194,7 @@ impl TableWriter {
     fn end(mut self, mut database: Database) {
         let until = Instant::now() + END;
         while !self.spool.is_empty() && !database.is_away && Instant::now() < until {
-            let Ok(front) = self.spool.front(ROWS_MAX) else {
-                return;
-            };
-            if !self.add(&front.lines, &mut database, LAST_STATEMENT)
-                || self.spool.advance(&front).is_err()
-            {
+            if !matches!(self.send_front(&mut database, LAST_STATEMENT), Ok(true)) {
                 return;
             }
         }

@@ -405,6 +405,32 @@ fn room_that_cannot_be_made_loses_nothing_that_waits() {
 }
 
 #[test]
+fn a_line_that_is_longer_than_any_record_is_passed_over_and_counted() {
+    const LONG: usize = 700 * 1024;
+    let temp = TempDir::new("records-spool-long");
+    let path = temp.path().join("a.spool");
+    std::fs::write(&path, "x".repeat(LONG) + "\n{1}\n").unwrap();
+    let mut spool = Spool::open(path, 1 << 20).unwrap();
+    let front = spool.front(9).unwrap();
+    assert!(front.lines.is_empty());
+    assert_eq!(front.passed_over_bytes, LONG as u64 + 1);
+    spool.advance(&front).unwrap();
+    let front = spool.front(9).unwrap();
+    assert_eq!(front.lines, ["{1}\n"]);
+    assert_eq!(front.passed_over_bytes, 0);
+
+    // The same by way of the table, whose spool a first run leaves behind.
+    let config = "[[records.table]]\nurl = \"mysql://signet@127.0.0.1:1/sip\"\n";
+    assert_eq!(run(&temp, config, 1).1, 1);
+    let is_spool = |path: &PathBuf| path.extension().is_some_and(|of| of == "spool");
+    let mut files = std::fs::read_dir(temp.path().join("data")).unwrap();
+    let spool = files.find_map(|entry| Some(entry.unwrap().path()).filter(is_spool));
+    std::fs::write(spool.unwrap(), "x".repeat(LONG)).unwrap();
+    let (tally, waiting) = run(&temp, config, 0);
+    assert_eq!((tally.lost()[2], waiting), (("table", 1), 0));
+}
+
+#[test]
 fn a_worker_never_waits_for_who_does_not_read() {
     let (to, from) = sync_channel(2);
     let tally = Arc::new(Tally::default());
