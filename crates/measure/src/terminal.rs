@@ -59,19 +59,26 @@ impl Screen {
 
     /// The text that draws the picture in place of the last one: the cursor goes
     /// up to its first line, each line is cleared before it is written, and what
-    /// is left of a longer picture is cleared too.
-    pub fn draw(&mut self, picture: &str) -> String {
+    /// is left of a longer picture is cleared too. What the terminal, of so many columns and
+    /// rows, has no room for is left out: a line that wraps, or a picture that scrolls, would
+    /// leave lines behind that nobody clears.
+    pub fn draw(&mut self, picture: &str, size: Option<(u16, u16)>) -> String {
+        let (columns, rows) = size.map_or((COLUMNS, LINES + 1), |(columns, rows)| {
+            (usize::from(columns), usize::from(rows))
+        });
+        let lines = picture.lines().take(rows.saturating_sub(1));
+        let lines: Vec<String> = lines.map(|line| clip(line, columns)).collect();
         let mut text = String::new();
         if self.lines > 0 {
             text.push_str(&format!("\x1b[{}F", self.lines));
         }
-        for line in picture.lines() {
+        for line in &lines {
             text.push_str("\x1b[2K");
             text.push_str(line);
             text.push('\n');
         }
         text.push_str("\x1b[J");
-        self.lines = picture.lines().count();
+        self.lines = lines.len();
         text
     }
 }

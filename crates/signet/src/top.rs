@@ -8,6 +8,7 @@ use measure::Screen;
 use signet_serve::Error;
 use signet_serve::admin::{Instance, top};
 use signet_sipp::{Keyboard, hold_signals};
+use sip_net::sys::terminal_size;
 
 /// From one picture to the next.
 const STEP: Duration = Duration::from_secs(1);
@@ -33,7 +34,7 @@ pub(crate) fn run(place: &Instance, json: bool) -> Result<(), Error> {
     let (mut before, mut now) = (None, first);
     loop {
         let picture = top::seen(before.as_ref(), &now).picture(&title);
-        say(&screen.draw(&picture))?;
+        say(&screen.draw(&picture, terminal_size(std::io::stdout())))?;
         match end.told.recv_timeout(STEP) {
             Err(RecvTimeoutError::Timeout) => {}
             _ => return Ok(()),

@@ -127,12 +127,12 @@ fn many_causes_are_summed_up() {
 #[test]
 fn drawing_again_goes_back_to_the_first_line() {
     let mut screen = Screen::new();
-    let first = screen.draw(&picture(&live()));
+    let first = screen.draw(&picture(&live()), None);
     assert!(!first.contains("F\x1b"), "nothing to go back over");
     let lines = picture(&live()).lines().count();
     let mut shorter = live();
     shorter.causes.clear();
-    let second = screen.draw(&picture(&shorter));
+    let second = screen.draw(&picture(&shorter), None);
     assert!(
         second.starts_with(&format!("\x1b[{lines}F\x1b[2K")),
         "{second:?}"
@@ -141,11 +141,26 @@ fn drawing_again_goes_back_to_the_first_line() {
         second.ends_with("\x1b[J"),
         "what the longer picture left is cleared"
     );
-    let third = screen.draw(&picture(&live()));
+    let third = screen.draw(&picture(&live()), None);
     assert!(
         third.starts_with(&format!("\x1b[{}F", lines - 2)),
         "{third:?}"
     );
+}
+
+#[test]
+fn a_picture_stays_within_a_small_terminal() {
+    let mut screen = Screen::new();
+    let small = Some((40, 10));
+    let first = screen.draw(&picture(&live()), small);
+    let lines: Vec<&str> = first.split("\x1b[2K").skip(1).collect();
+    assert_eq!(lines.len(), 9, "one is the cursor's: {first:?}");
+    for line in lines {
+        let line = line.trim_end_matches("\x1b[J");
+        assert!(line.trim_end().chars().count() <= 40, "{line:?}");
+    }
+    let second = screen.draw(&picture(&live()), small);
+    assert!(second.starts_with("\x1b[9F"), "{second:?}");
 }
 
 #[test]

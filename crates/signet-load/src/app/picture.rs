@@ -4,6 +4,7 @@
 use std::io::{IsTerminal as _, Write as _};
 
 use measure::{Bounds, Health, Live, LiveCalled, Quantiles, Screen, terminal};
+use sip_net::sys::terminal_size;
 
 use super::say;
 use super::watching::Watching;
@@ -122,7 +123,7 @@ impl Picture {
     /// Draws at a terminal.
     fn show(&mut self, picture: impl FnOnce() -> String) {
         if let Some(screen) = &mut self.screen {
-            let text = screen.draw(&picture());
+            let text = screen.draw(&picture(), terminal_size(std::io::stdout()));
             let mut out = std::io::stdout().lock();
             let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
         }

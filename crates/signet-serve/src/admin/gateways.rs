@@ -227,10 +227,10 @@ fn host_and_port(host: &str, port: Option<u16>) -> String {
 }
 
 /// How many gateways there are, and how many of them are passed over.
-pub(super) async fn counted(admin: &Admin) -> Result<(usize, usize), Refused> {
+pub(super) async fn counted(admin: &Admin) -> Result<(u64, u64), Refused> {
     let gateways = known(admin).await?;
     let out = gateways.iter().filter(|of| of.state() == "passed over");
-    Ok((gateways.len(), out.count()))
+    Ok((gateways.len() as u64, out.count() as u64))
 }
 
 /// Answers `/gateways`.

@@ -2,21 +2,25 @@
 //! [`picture`]; here are the figures and what is said of them.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use sip_engine::refusal::RefusalCounts;
 use sip_net::clock;
+use tokio::time::timeout;
 
 use super::ask::{Nothing, ask_running};
-use super::socket::{Admin, Answered};
+use super::socket::{Admin, Answered, Refused};
 use super::{Instance, gateways, lasting};
 use crate::worker::Phase;
 use crate::{Error, system};
 
 /// The version of the answer's form.
 const VERSION: u32 = 1;
+/// How long a worker may take to say how the gateways are: it is asked each second.
+const GATEWAYS_MAX: Duration = Duration::from_millis(500);
 /// Columns of the picture.
 const COLUMNS: usize = 80;
 /// Lines of the picture, with one to spare for the cursor.
@@ -42,8 +46,9 @@ pub struct Figures {
     memory_bytes: u64,
     messages_held_bytes: u64,
     messages_max_bytes: u64,
-    gateways: usize,
-    gateways_passed_over: usize,
+    /// `None` where a worker did not say it in time: a 0 would be a figure.
+    gateways: Option<u64>,
+    gateways_passed_over: Option<u64>,
     bans: usize,
     workers: Vec<OfWorker>,
 }
@@ -95,7 +100,8 @@ pub(super) async fn figures(
     Json(Nothing {}): Json<Nothing>,
 ) -> Answered<Figures> {
     // A worker that cannot say it now says it a second later: the rest is no less known.
-    let (gateways, gateways_passed_over) = gateways::counted(&admin).await.unwrap_or_default();
+    let counted = in_time(gateways::counted(&admin)).await;
+    let (gateways, gateways_passed_over) = counted.unzip();
     let sources = &admin.sources;
     let snapshots = sources.control.snapshots();
     let mut refusals = RefusalCounts::default();
@@ -152,6 +158,11 @@ pub(super) async fn figures(
         bans: sources.guard.bans(now_ms).len(),
         workers: workers.collect(),
     }))
+}
+
+/// What a worker says; `None` where it does not in time.
+async fn in_time<T>(said: impl Future<Output = Result<T, Refused>>) -> Option<T> {
+    timeout(GATEWAYS_MAX, said).await.ok()?.ok()
 }
 
 /// Asks the running server for its figures.
@@ -266,18 +277,19 @@ impl Seen<'_> {
         let now = self.now;
         for [(left, a), (right, b)] in [
             [
-                ("calls in progress", now.calls),
-                ("connections", now.connections),
+                ("calls in progress", Some(now.calls)),
+                ("connections", Some(now.connections)),
             ],
             [
-                ("contacts", now.bindings),
-                ("users with contacts", now.users),
+                ("contacts", Some(now.bindings)),
+                ("users with contacts", Some(now.users)),
             ],
             [
-                ("gateways", now.gateways as u64),
-                ("passed over", now.gateways_passed_over as u64),
+                ("gateways", now.gateways),
+                ("passed over", now.gateways_passed_over),
             ],
         ] {
+            let (a, b) = (count_or_dash(a), count_or_dash(b));
             let _ = writeln!(text, "{left:<18}{a:>10}       {right:<19}{b:>10}");
         }
         let _ = writeln!(text, "{:<18}{:>10}\n", "sources banned", now.bans);
@@ -323,6 +335,10 @@ impl Seen<'_> {
             let _ = writeln!(text, "  {name:<32}{:>10}/s", rate_or_dash(Some(sum)));
         }
     }
+}
+
+fn count_or_dash(count: Option<u64>) -> String {
+    count.map_or_else(|| "-".to_owned(), |count| count.to_string())
 }
 
 fn rate_or_dash(rate: Option<f64>) -> String {
@@ -390,6 +406,29 @@ mod tests {
         // A server that was started again is not compared with the one before.
         let again = figures(1_000, 0);
         assert_eq!(seen(Some(&now), &again).per_s, Rates::default());
+    }
+
+    #[test]
+    fn what_a_stuck_worker_does_not_say_is_a_dash_and_no_0() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let said = runtime.block_on(in_time(std::future::ready(Ok(0))));
+        let stuck = runtime.block_on(in_time(std::future::pending()));
+        let line = |gateways| {
+            let now = Figures {
+                gateways,
+                gateways_passed_over: gateways,
+                ..figures(10_000, 1)
+            };
+            let picture = seen(None, &now).picture("x");
+            let mut lines = picture.lines();
+            let line = lines.find(|line| line.starts_with("gateways")).unwrap();
+            line.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(line(said), "gateways 0 passed over 0");
+        assert_eq!(line(stuck), "gateways - passed over -");
     }
 
     #[test]

@@ -662,6 +662,11 @@ fn top_draws_at_a_terminal_until_q() {
     let screen = wait_for(&is_second);
     assert_eq!(screen.matches("calls in progress").count(), 1, "{screen}");
     assert_eq!(screen.matches("registrations").count(), 1, "{screen}");
+    // A smaller terminal shows the top of it, and nothing scrolls.
+    tmux(&["resize-window", "-x", "60", "-y", "14"]);
+    wait_for(&|screen| {
+        screen.starts_with("signet ") && screen.matches("calls in progress").count() == 1
+    });
     tmux(&["send-keys", "q"]);
     // It ends, and what is typed is seen again.
     wait_for(&|screen| screen.trim_end().ends_with("at rest:"));

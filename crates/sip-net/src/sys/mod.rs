@@ -16,7 +16,7 @@ pub(crate) use udp::{
 
 use std::io;
 use std::mem;
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 /// Lets the kernel choose the port of a bound socket only when it connects,
 /// so that a source address has 28,000 ports per peer and not in all.
@@ -59,6 +59,21 @@ pub(crate) fn unread_bytes(fd: RawFd) -> io::Result<usize> {
     Ok(usize::try_from(bytes).unwrap_or(0))
 }
 
+/// The columns and rows of a terminal; `None` where it is none, or does not say.
+pub fn terminal_size(terminal: impl AsFd) -> Option<(u16, u16)> {
+    let mut size = libc::winsize {
+        ws_row: 0,
+        ws_col: 0,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    let fd = terminal.as_fd().as_raw_fd();
+    // SAFETY: TIOCGWINSZ writes one `winsize` to where the pointer points, which is one that
+    // outlives the call. What is no terminal is answered by an error.
+    check(unsafe { libc::ioctl(fd, libc::TIOCGWINSZ, &raw mut size) }).ok()?;
+    (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col, size.ws_row))
+}
+
 /// Sets an option whose value is an `int`.
 fn set_option(
     fd: RawFd,
@@ -79,5 +94,16 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
         Err(io::Error::last_os_error())
     } else {
         Ok(result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_terminal_has_no_size() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert_eq!(terminal_size(&file), None);
     }
 }
