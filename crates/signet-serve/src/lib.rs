@@ -16,6 +16,7 @@ mod memory;
 mod metrics;
 mod people;
 mod places;
+mod read_once;
 mod records;
 mod seats;
 mod server;

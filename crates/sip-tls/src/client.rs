@@ -59,6 +59,16 @@ impl ClientTlsConfig {
         Ok(self)
     }
 
+    /// The same of files that were read: what is wrong with one is told with its name.
+    pub fn identity_pem_of(
+        mut self,
+        chain: (&Path, &[u8]),
+        key: (&Path, &[u8]),
+    ) -> Result<Self, TlsError> {
+        self.side.identity = Some(KeyPair::of_files(chain, key)?);
+        Ok(self)
+    }
+
     /// The same from memory.
     pub fn identity_pem(mut self, chain: &[u8], key: &[u8]) -> Result<Self, TlsError> {
         self.side.identity = Some(KeyPair::from_pem(chain, key)?);

@@ -65,8 +65,14 @@ impl<S> TlsConfig<S> {
     /// Believes peers whose certificates lead to these (PEM files).
     pub fn roots_pem_files<P: AsRef<Path>>(mut self, files: &[P]) -> Result<Self, TlsError> {
         for file in files.iter().map(AsRef::as_ref) {
-            self.trust.add_roots(&read(file)?, Some(file))?;
+            self = self.roots_pem_of(file, &read(file)?)?;
         }
+        Ok(self)
+    }
+
+    /// The same of a file that was read: what is wrong with it is told with its name.
+    pub fn roots_pem_of(mut self, file: &Path, pem: &[u8]) -> Result<Self, TlsError> {
+        self.trust.add_roots(pem, Some(file))?;
         Ok(self)
     }
 
@@ -81,8 +87,14 @@ impl<S> TlsConfig<S> {
     /// Looks peers up in these revocation lists (PEM files).
     pub fn crl_pem_files<P: AsRef<Path>>(mut self, files: &[P]) -> Result<Self, TlsError> {
         for file in files.iter().map(AsRef::as_ref) {
-            self.trust.add_crls(&read(file)?, Some(file))?;
+            self = self.crl_pem_of(file, &read(file)?)?;
         }
+        Ok(self)
+    }
+
+    /// The same of a file that was read: what is wrong with it is told with its name.
+    pub fn crl_pem_of(mut self, file: &Path, pem: &[u8]) -> Result<Self, TlsError> {
+        self.trust.add_crls(pem, Some(file))?;
         Ok(self)
     }
 

@@ -24,7 +24,12 @@ pub(crate) struct KeyPair {
 impl KeyPair {
     pub(crate) fn from_files(chain: &Path, key: &Path) -> Result<Self, TlsError> {
         let pems = (read(chain)?, read(key).map(Zeroizing::new)?);
-        Self::new(&pems.0, &pems.1, Some(chain), Some(key))
+        Self::of_files((chain, pems.0.as_slice()), (key, pems.1.as_slice()))
+    }
+
+    /// Of files that were read.
+    pub(crate) fn of_files(chain: (&Path, &[u8]), key: (&Path, &[u8])) -> Result<Self, TlsError> {
+        Self::new(chain.1, key.1, Some(chain.0), Some(key.0))
     }
 
     pub(crate) fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, TlsError> {

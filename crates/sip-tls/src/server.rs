@@ -110,6 +110,11 @@ impl ServerTlsConfig {
         self.pair(KeyPair::from_files(chain, key.as_ref())?, Some(chain))
     }
 
+    /// The same of files that were read: what is wrong with one is told with its name.
+    pub fn pair_pem_of(self, chain: (&Path, &[u8]), key: (&Path, &[u8])) -> Result<Self, TlsError> {
+        self.pair(KeyPair::of_files(chain, key)?, Some(chain.0))
+    }
+
     /// The same from memory.
     pub fn pair_pem(self, chain: &[u8], key: &[u8]) -> Result<Self, TlsError> {
         self.pair(KeyPair::from_pem(chain, key)?, None)

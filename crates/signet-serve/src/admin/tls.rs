@@ -16,6 +16,7 @@ use super::{Instance, say};
 use crate::Error;
 use crate::config::{Config, TicketKeysFrom};
 use crate::data_dir::DataDir;
+use crate::read_once::ReadOnce;
 use crate::server::{
     fresh_secret, old_good_for_s, settle_s, shown_by_files, ticket_store, tickets_by_config,
 };
@@ -90,21 +91,22 @@ pub fn tls(instance: &Instance, form: Form) -> Result<(), Error> {
         ),
         (Instance::Config(path), None) => (path, "no server runs by it".to_owned()),
     };
+    let files = ReadOnce::default();
     let mut listeners = Vec::new();
     for listener in setup::listeners(&config) {
         if listener.at.transport.is_secure() && listener.accept {
             listeners.push(Some(ListenerTls {
                 place: listener.at.to_string(),
                 accepts: true,
-                certificates: shown_by_files(&listener.security, &config.data)?,
-                crls: ShownCrl::read_all(&listener.security.crls)?,
+                certificates: shown_by_files(&listener.security, &config.data, &files)?,
+                crls: ShownCrl::read_all(&listener.security.crls, &files)?,
                 security: listener.security,
             }));
         }
     }
     let report = Report::new(&Facts {
         listeners: &listeners,
-        outgoing: &ShownOutgoing::read(&config.tls)?,
+        outgoing: &ShownOutgoing::read(&config.tls, &files)?,
         tickets: &tickets_by_config(&config.tls, &config.data),
         counted: None,
         now_unix_s: clock::unix_ms() / 1_000,

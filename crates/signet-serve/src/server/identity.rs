@@ -13,17 +13,18 @@ use std::sync::Arc;
 
 use nix::errno::Errno;
 use sip_net::clock;
-use sip_tls::{ClientTls, ClientTlsConfig, ServerTls, ServerTlsConfig, TlsEngine, TlsError};
+use sip_tls::{
+    ClientTls, ClientTlsConfig, ServerTls, ServerTlsConfig, TlsConfig, TlsEngine, TlsError,
+};
 
 use crate::Error;
 use crate::ca::{Ca, Issued, machine_names};
 use crate::config::{CertificatePair, Config, Domain, Fault, ListenSecurity, ShownIdentity};
 use crate::data_dir::{DataDir, refuse_readable_by_others, unreadable};
 use crate::places::{self, Unwritable};
+use crate::read_once::{Bytes, ReadOnce};
 use crate::setup::PlannedListener;
 use crate::tls_report::{ListenerTls, ShownCertificate, ShownCrl, ShownOutgoing};
-
-use zeroize::Zeroizing;
 
 use super::tickets::{Tickets, shared_secret};
 
@@ -57,7 +58,7 @@ pub(super) struct Material {
 }
 
 impl Material {
-    /// Reads every certificate, key, list and secret, or fails as a whole.
+    /// Reads every certificate, key, list and secret, each file once, or fails as a whole.
     pub(super) fn read(
         config: &Config,
         data: &DataDir,
@@ -69,6 +70,7 @@ impl Material {
         let own = ca.server_certificate(data, &names(domains, planned))?;
         let ca_pem = data.file("ca.pem");
         let tickets = tickets.keys(config, data)?;
+        let files = ReadOnce::default();
         let mut listeners = Vec::new();
         let mut of_own = Vec::new();
         let mut shown = Vec::new();
@@ -80,10 +82,10 @@ impl Material {
                 continue;
             }
             let security = &listener.security;
-            let rules = listener_rules(security, &ca_pem)?.tickets(tickets.clone());
+            let rules = listener_rules(security, &ca_pem, &files)?.tickets(tickets.clone());
             let (tls, of) = match security.pairs().next() {
-                Some(_) => (add_pairs(rules, security)?, None),
-                None => (own::add(rules.clone(), &own)?, Some(rules)),
+                Some(_) => (add_pairs(rules, security, &files)?, None),
+                None => (own::add(rules.clone(), &own, &files)?, Some(rules)),
             };
             // What cannot be used is to be known before anything is replaced.
             tls.clone().build()?;
@@ -92,20 +94,20 @@ impl Material {
             shown.push(Some(ListenerTls {
                 place: listener.at.to_string(),
                 accepts: listener.accept,
-                certificates: shown_certificates(security, &own)?,
+                certificates: shown_certificates(security, &own, &files)?,
                 security: security.clone(),
-                crls: ShownCrl::read_all(&security.crls)?,
+                crls: ShownCrl::read_all(&security.crls, &files)?,
             }));
         }
-        let client = outgoing::read_all(config, &ca_pem)?;
+        let client = outgoing::read_all(config, &ca_pem, &files)?;
         Ok(Self {
             listeners,
-            own: Own::read(&ca, &own, of_own)?,
+            own: Own::read(&ca, &own, of_own, &files)?,
             client: client.tls,
             client_print: client.print,
-            peers: outgoing::read_peers(config, &ca_pem)?,
+            peers: outgoing::read_peers(config, &ca_pem, &files)?,
             shown,
-            outgoing: ShownOutgoing::read(&config.tls)?,
+            outgoing: ShownOutgoing::read(&config.tls, &files)?,
         })
     }
 }
@@ -201,7 +203,7 @@ pub(crate) fn faults_of_files(config: &Config) -> Vec<Fault> {
         let security = &listen.security;
         let at = format!("listen.{nth}.security");
         for (place, cert, key) in security.pairs() {
-            let read = add_pair(ServerTlsConfig::new(), cert, key);
+            let read = add_pair(ServerTlsConfig::new(), cert, key, &ReadOnce::default());
             let at = match place.is_empty() && read.is_err() {
                 true => format!("{at}.{}", key_at_fault(cert, key)),
                 false => format!("{at}{place}"),
@@ -246,7 +248,7 @@ pub(crate) fn faults_that_a_start_survives(config: &Config) -> Vec<Fault> {
                 true => format!("listen.{nth}.security.certificate"),
                 false => format!("listen.{nth}.security{place}"),
             };
-            if let Ok(certificate) = ShownCertificate::read(cert)
+            if let Ok(certificate) = ShownCertificate::read(cert, &ReadOnce::default())
                 && let Some(what) = certificate.fault_at(now_unix_s)
             {
                 let what = format!("{}: {what}", cert.display());
@@ -281,7 +283,8 @@ fn can_hold_a_database(file: &Path) -> Result<(), Unwritable> {
 pub(crate) fn domains_without_certificate(config: &Config) -> Vec<String> {
     let mut warnings = Vec::new();
     for (nth, listen) in config.listen.iter().enumerate() {
-        let read = |(_, cert, _): (String, &Path, &Path)| ShownCertificate::read(cert).ok();
+        let files = ReadOnce::default();
+        let read = |(_, cert, _): (String, &Path, &Path)| ShownCertificate::read(cert, &files).ok();
         let shown: Vec<_> = listen.security.pairs().filter_map(read).collect();
         let names: BTreeSet<String> = shown
             .iter()
@@ -341,10 +344,8 @@ impl FileFaults {
 
     fn identity(&mut self, at: &str, pair: Option<&CertificatePair>) {
         if let Some(pair) = pair {
-            self.note(
-                at,
-                add_identity(ClientTlsConfig::new(), &pair.cert, &pair.key),
-            );
+            let (tls, files) = (ClientTlsConfig::new(), ReadOnce::default());
+            self.note(at, add_identity(tls, &pair.cert, &pair.key, &files));
         }
     }
 }
@@ -353,16 +354,21 @@ impl FileFaults {
 pub(crate) fn shown_by_files(
     security: &ListenSecurity,
     data: &Path,
+    files: &ReadOnce,
 ) -> Result<Vec<ShownCertificate>, Error> {
     let own = Issued {
         certificate: data.join("server.pem"),
         key: data.join("server.key"),
     };
-    shown_certificates(security, &own)
+    shown_certificates(security, &own, files)
 }
 
 /// What the handshakes of a listener are made from, but for the certificates that it shows.
-fn listener_rules(security: &ListenSecurity, ca_pem: &Path) -> Result<ServerTlsConfig, Error> {
+fn listener_rules(
+    security: &ListenSecurity,
+    ca_pem: &Path,
+    files: &ReadOnce,
+) -> Result<ServerTlsConfig, Error> {
     let mut tls = security.server_tls();
     if !security.asks_for_certificates() {
         return Ok(tls);
@@ -380,11 +386,41 @@ fn listener_rules(security: &ListenSecurity, ca_pem: &Path) -> Result<ServerTlsC
     let tls = tls
         .client_auth(security.client_certificates)
         .key_usage(security.client_key_usage)
-        .revocation(security.revocation)
-        .roots_pem_files(roots)
-        .map_err(|error| roots_error(&error))?;
-    tls.crl_pem_files(&security.crls)
-        .map_err(|error| crl_error(&error))
+        .revocation(security.revocation);
+    add_crls(add_roots(tls, roots, files)?, &security.crls, files)
+}
+
+/// Authorities.
+pub(super) fn add_roots<S>(
+    tls: TlsConfig<S>,
+    roots: &[PathBuf],
+    files: &ReadOnce,
+) -> Result<TlsConfig<S>, Error> {
+    roots.iter().try_fold(tls, |tls, file| {
+        pem_of(file, files)
+            .and_then(|pem| tls.roots_pem_of(file, &pem))
+            .map_err(|error| roots_error(&error))
+    })
+}
+
+/// Revocation lists.
+pub(super) fn add_crls<S>(
+    tls: TlsConfig<S>,
+    crls: &[PathBuf],
+    files: &ReadOnce,
+) -> Result<TlsConfig<S>, Error> {
+    crls.iter().try_fold(tls, |tls, file| {
+        pem_of(file, files)
+            .and_then(|pem| tls.crl_pem_of(file, &pem))
+            .map_err(|error| crl_error(&error))
+    })
+}
+
+fn pem_of(file: &Path, files: &ReadOnce) -> Result<Bytes, TlsError> {
+    files.read(file).map_err(|error| TlsError {
+        file: Some(file.to_owned()),
+        reason: format!("cannot be read: {error}"),
+    })
 }
 
 /// Whether a listener of the legacy engine has a certificate that fits, as far
@@ -394,9 +430,10 @@ fn check_legacy(security: &ListenSecurity) -> Result<(), Error> {
         return Ok(());
     }
     let mut tls = security.server_tls();
+    let files = ReadOnce::default();
     let mut has_pair = false;
     for (_, cert, key) in security.pairs() {
-        tls = match add_pair(tls, cert, key) {
+        tls = match add_pair(tls, cert, key, &files) {
             Ok(tls) => tls,
             // That is told in its own place.
             Err(_) => return Ok(()),
@@ -423,14 +460,23 @@ fn warn_of_legacy(shown: &[Option<ListenerTls>]) {
 }
 
 /// The operator's pairs.
-fn add_pairs(tls: ServerTlsConfig, security: &ListenSecurity) -> Result<ServerTlsConfig, Error> {
+fn add_pairs(
+    tls: ServerTlsConfig,
+    security: &ListenSecurity,
+    files: &ReadOnce,
+) -> Result<ServerTlsConfig, Error> {
     let mut pairs = security.pairs();
-    pairs.try_fold(tls, |tls, (_, cert, key)| add_pair(tls, cert, key))
+    pairs.try_fold(tls, |tls, (_, cert, key)| add_pair(tls, cert, key, files))
 }
 
-fn add_pair(tls: ServerTlsConfig, cert: &Path, key: &Path) -> Result<ServerTlsConfig, Error> {
-    look_at_pair(cert, key)?;
-    tls.pair_pem_files(cert, key)
+fn add_pair(
+    tls: ServerTlsConfig,
+    cert: &Path,
+    key: &Path,
+    files: &ReadOnce,
+) -> Result<ServerTlsConfig, Error> {
+    let (chain, secret) = read_pair(cert, key, files)?;
+    tls.pair_pem_of((cert, chain.as_slice()), (key, secret.as_slice()))
         .map_err(|error| pair_error(cert, key, &error))
 }
 
@@ -438,19 +484,17 @@ pub(super) fn add_identity(
     tls: ClientTlsConfig,
     cert: &Path,
     key: &Path,
+    files: &ReadOnce,
 ) -> Result<ClientTlsConfig, Error> {
-    look_at_pair(cert, key)?;
-    tls.identity_pem_files(cert, key)
+    let (chain, secret) = read_pair(cert, key, files)?;
+    tls.identity_pem_of((cert, chain.as_slice()), (key, secret.as_slice()))
         .map_err(|error| pair_error(cert, key, &error))
 }
 
-/// Whether both files are there and what they should be, and the key is for its owner alone.
-fn look_at_pair(cert: &Path, key: &Path) -> Result<(), Error> {
-    let read = |file: &Path| {
-        std::fs::read(file)
-            .map(Zeroizing::new)
-            .map_err(|error| unreadable("read", file, &error))
-    };
+/// Reads a certificate and its key; an error where one is not what it should be, or the key is
+/// not for its owner alone.
+fn read_pair(cert: &Path, key: &Path, files: &ReadOnce) -> Result<(Bytes, Bytes), Error> {
+    let read = |file: &Path| (files.read(file)).map_err(|error| unreadable("read", file, &error));
     let (chain, secret) = (read(cert)?, read(key)?);
     let holds = |text: &[u8], what: &str| text.windows(what.len()).any(|of| of == what.as_bytes());
     if holds(&chain, PRIVATE_KEY) && holds(&secret, CERTIFICATE) && !holds(&chain, CERTIFICATE) {
@@ -463,7 +507,8 @@ fn look_at_pair(cert: &Path, key: &Path) -> Result<(), Error> {
             "name them the other way round",
         ));
     }
-    refuse_readable_by_others("the key", key)
+    refuse_readable_by_others("the key", key)?;
+    Ok((chain, secret))
 }
 
 /// How PEM files say what they hold.
@@ -483,13 +528,14 @@ fn key_at_fault(cert: &Path, key: &Path) -> &'static str {
 fn shown_certificates(
     security: &ListenSecurity,
     own: &Issued,
+    files: &ReadOnce,
 ) -> Result<Vec<ShownCertificate>, Error> {
     let given: Vec<_> = security
         .pairs()
-        .map(|(_, cert, _)| ShownCertificate::read(cert))
+        .map(|(_, cert, _)| ShownCertificate::read(cert, files))
         .collect::<Result<_, _>>()?;
     if given.is_empty() {
-        return Ok(vec![ShownCertificate::read(&own.certificate)?]);
+        return Ok(vec![ShownCertificate::read(&own.certificate, files)?]);
     }
     Ok(given)
 }
@@ -523,14 +569,14 @@ fn pair_error(cert: &Path, key: &Path, error: &TlsError) -> Error {
     )
 }
 
-pub(super) fn roots_error(error: &TlsError) -> Error {
+fn roots_error(error: &TlsError) -> Error {
     Error::new(
         error.to_string(),
         "name a PEM file with the certificates of authorities",
     )
 }
 
-pub(super) fn crl_error(error: &TlsError) -> Error {
+fn crl_error(error: &TlsError) -> Error {
     Error::new(
         error.to_string(),
         "name a PEM file with revocation lists; of one in DER: openssl crl -inform DER -in FILE -out FILE.pem",

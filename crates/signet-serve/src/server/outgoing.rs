@@ -9,8 +9,9 @@ use sip_tls::{ClientTlsConfig, PeerEntry, PeerTls};
 
 use crate::Error;
 use crate::config::{CertificatePair, Config, ShownIdentity, TlsPeer};
+use crate::read_once::ReadOnce;
 
-use super::identity::{add_identity, crl_error, roots_error};
+use super::identity::{add_crls, add_identity, add_roots};
 
 /// What was read for one set of names, and found good.
 pub(super) struct Read {
@@ -27,23 +28,27 @@ pub(super) struct ReadPeer {
 }
 
 /// For all names that have no settings of their own.
-pub(super) fn read_all(config: &Config, ca_pem: &Path) -> Result<Read, Error> {
-    read(config, &TlsPeer::default(), ca_pem)
+pub(super) fn read_all(config: &Config, ca_pem: &Path, files: &ReadOnce) -> Result<Read, Error> {
+    read(config, &TlsPeer::default(), ca_pem, files)
 }
 
 /// For the others.
-pub(super) fn read_peers(config: &Config, ca_pem: &Path) -> Result<Vec<ReadPeer>, Error> {
+pub(super) fn read_peers(
+    config: &Config,
+    ca_pem: &Path,
+    files: &ReadOnce,
+) -> Result<Vec<ReadPeer>, Error> {
     let peers = config.tls.peer.iter().map(|peer| {
         Ok(ReadPeer {
             names: peer.names.iter().map(ToString::to_string).collect(),
             expect: peer.expect.as_ref().map(|name| name.0.clone()),
-            read: read(config, peer, ca_pem)?,
+            read: read(config, peer, ca_pem, files)?,
         })
     });
     peers.collect()
 }
 
-fn read(config: &Config, peer: &TlsPeer, ca_pem: &Path) -> Result<Read, Error> {
+fn read(config: &Config, peer: &TlsPeer, ca_pem: &Path, files: &ReadOnce) -> Result<Read, Error> {
     let all = &config.tls;
     let mut print = DefaultHasher::new();
     let roots: Vec<PathBuf> = if peer.server_roots.is_empty() {
@@ -57,26 +62,23 @@ fn read(config: &Config, peer: &TlsPeer, ca_pem: &Path) -> Result<Read, Error> {
     } else {
         &peer.server_crls
     };
-    let mut tls = peer
+    let tls = peer
         .offering(all)
         .key_usage(all.key_usage)
-        .revocation(all.revocation)
-        .roots_pem_files(&roots)
-        .map_err(|error| roots_error(&error))?
-        .crl_pem_files(crls)
-        .map_err(|error| crl_error(&error))?;
+        .revocation(all.revocation);
+    let tls = add_roots(tls, &roots, files)?;
+    let mut tls = add_crls(tls, crls, files)?;
     let pair: Option<&CertificatePair> = match &peer.identity {
         None => all.identity.as_ref(),
         Some(ShownIdentity::Pair(pair)) => Some(pair),
         Some(ShownIdentity::None) => None,
     };
     if let Some(pair) = pair {
-        tls = add_identity(tls, &pair.cert, &pair.key)?;
+        tls = add_identity(tls, &pair.cert, &pair.key, files)?;
     }
     for file in roots.iter().chain(crls).chain(pair.map(|pair| &pair.cert)) {
-        std::fs::read(file)
-            .map_err(|error| Error::file("read", file, &error))?
-            .hash(&mut print);
+        let pem = (files.read(file)).map_err(|error| Error::file("read", file, &error))?;
+        pem.as_slice().hash(&mut print);
     }
     format!(
         "{:?} {:?} {:?} {:?} {:?} {:?} {peer:?}",
@@ -120,5 +122,47 @@ impl Peers {
         self.tls.replace(by_name);
         self.held = held;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ca::Ca;
+    use crate::data_dir::DataDir;
+    use crate::testing::TempDir;
+    use crate::tls_report::ShownOutgoing;
+
+    #[test]
+    fn what_is_built_compared_and_told_is_of_one_reading() {
+        let temp = TempDir::new("outgoing-once");
+        let data = DataDir::open(temp.path()).unwrap();
+        let ca = Ca::init(&data).unwrap();
+        let ca_pem = data.file("ca.pem");
+        let issue = || {
+            ca.issue(&["a.example".to_owned()], &data.file("a"))
+                .unwrap()
+        };
+        let issued = issue();
+        let mut config = Config::default();
+        config.tls.identity = Some(CertificatePair {
+            cert: issued.certificate.clone(),
+            key: issued.key.clone(),
+        });
+        let of = |files: &ReadOnce| {
+            let print = read_all(&config, &ca_pem, files).unwrap().print;
+            let shown = ShownOutgoing::read(&config.tls, files).unwrap();
+            (print, shown.identity.unwrap().der)
+        };
+        let before = of(&ReadOnce::default());
+        let files = ReadOnce::default();
+        files.read(&issued.certificate).unwrap();
+        files.read(&issued.key).unwrap();
+        // Another pair takes their place amid the reading.
+        issue();
+        assert_eq!(of(&files), before);
+        let after = of(&ReadOnce::default());
+        assert_ne!(after.0, before.0);
+        assert_ne!(after.1, before.1);
     }
 }

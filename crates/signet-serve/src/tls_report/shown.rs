@@ -12,6 +12,7 @@ use super::text::day;
 use crate::Error;
 use crate::ca::{first_pem, general_name};
 use crate::config::{ListenSecurity, ShownIdentity, Tls, TlsPeer};
+use crate::read_once::ReadOnce;
 
 /// Days before the end of a certificate at which it is worth a warning.
 const CERTIFICATE_DAYS_MIN: u64 = 14;
@@ -61,11 +62,13 @@ pub(crate) struct ShownCalled {
 }
 
 impl ShownCalled {
-    fn read(given: &TlsPeer) -> Result<Self, Error> {
+    fn read(given: &TlsPeer, files: &ReadOnce) -> Result<Self, Error> {
         let identity = match &given.identity {
             None => None,
             Some(ShownIdentity::None) => Some(None),
-            Some(ShownIdentity::Pair(pair)) => Some(Some(ShownCertificate::read(&pair.cert)?)),
+            Some(ShownIdentity::Pair(pair)) => {
+                Some(Some(ShownCertificate::read(&pair.cert, files)?))
+            }
         };
         let own = given.versions.as_ref();
         let own = own.map(|all| all.iter().map(|version| version.0).collect());
@@ -78,7 +81,7 @@ impl ShownCalled {
             names: given.names.iter().map(ToString::to_string).collect(),
             expect: given.expect.as_ref().map(ToString::to_string),
             roots: given.server_roots.clone(),
-            crls: ShownCrl::read_all(&given.server_crls)?,
+            crls: ShownCrl::read_all(&given.server_crls, files)?,
             identity,
             versions: versions.map(|all| all.into_iter().map(TlsVersion::name).collect()),
             suites: suites.or(chosen.map(|chosen| chosen.suites.clone())),
@@ -88,18 +91,18 @@ impl ShownCalled {
 }
 
 impl ShownOutgoing {
-    pub(crate) fn read(given: &Tls) -> Result<Self, Error> {
+    pub(crate) fn read(given: &Tls, files: &ReadOnce) -> Result<Self, Error> {
         let identity = given.identity.as_ref();
         Ok(Self {
             trust: given.trust.clone(),
             key_usage: given.key_usage,
             revocation: given.revocation,
-            crls: ShownCrl::read_all(&given.crls)?,
+            crls: ShownCrl::read_all(&given.crls, files)?,
             identity: identity
-                .map(|pair| ShownCertificate::read(&pair.cert))
+                .map(|pair| ShownCertificate::read(&pair.cert, files))
                 .transpose()?,
             called: (given.peer.iter())
-                .map(ShownCalled::read)
+                .map(|peer| ShownCalled::read(peer, files))
                 .collect::<Result<_, _>>()?,
         })
     }
@@ -148,10 +151,10 @@ pub(crate) struct ShownCrl {
 
 impl ShownCrl {
     /// Reads every list in these PEM files.
-    pub(crate) fn read_all(files: &[PathBuf]) -> Result<Vec<Self>, Error> {
+    pub(crate) fn read_all(crls: &[PathBuf], files: &ReadOnce) -> Result<Vec<Self>, Error> {
         let mut found = Vec::new();
-        for file in files {
-            let pem = std::fs::read(file).map_err(|error| Error::file("read", file, &error))?;
+        for file in crls {
+            let pem = (files.read(file)).map_err(|error| Error::file("read", file, &error))?;
             // What is no list is found out by who uses it.
             for pem in Pem::iter_from_buffer(&pem).filter_map(Result::ok) {
                 if let Ok((_, crl)) = CertificateRevocationList::from_der(&pem.contents) {
@@ -190,8 +193,8 @@ pub(crate) struct ShownCertificate {
 
 impl ShownCertificate {
     /// Reads the first certificate of a chain.
-    pub(crate) fn read(file: &Path) -> Result<Self, Error> {
-        let pem = std::fs::read(file).map_err(|error| Error::file("read", file, &error))?;
+    pub(crate) fn read(file: &Path, files: &ReadOnce) -> Result<Self, Error> {
+        let pem = (files.read(file)).map_err(|error| Error::file("read", file, &error))?;
         let unreadable = || {
             Error::new(
                 format!("{} holds no certificate that can be read", file.display()),

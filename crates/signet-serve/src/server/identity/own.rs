@@ -8,6 +8,7 @@ use crate::Error;
 use crate::ca::{Ca, Issued};
 use crate::config::Domain;
 use crate::data_dir::DataDir;
+use crate::read_once::ReadOnce;
 use crate::setup::PlannedListener;
 use crate::tls_report::ShownCertificate;
 
@@ -26,10 +27,11 @@ impl Own {
         ca: &Ca,
         issued: &Issued,
         rules: Vec<Option<ServerTlsConfig>>,
+        files: &ReadOnce,
     ) -> Result<Self, Error> {
         Ok(Self {
             authority: ca.pem().to_owned(),
-            certificate: ShownCertificate::read(&issued.certificate)?.der,
+            certificate: ShownCertificate::read(&issued.certificate, files)?.der,
             rules,
         })
     }
@@ -54,12 +56,16 @@ impl Identity {
             ));
         }
         let issued = ca.server_certificate(data, &names(domains, planned))?;
-        let certificate = ShownCertificate::read(&issued.certificate)?;
+        let files = ReadOnce::default();
+        let certificate = ShownCertificate::read(&issued.certificate, &files)?;
         if certificate.der == self.own.certificate {
             return Ok(false);
         }
         let rules = self.own.rules.iter();
-        let fresh = rules.map(|rules| rules.clone().map(|rules| add(rules, &issued)).transpose());
+        let fresh = rules.map(|rules| {
+            let shows = |rules| add(rules, &issued, &files);
+            rules.clone().map(shows).transpose()
+        });
         let fresh: Vec<_> = fresh.collect::<Result<_, _>>()?;
         // What cannot be used is to be known before anything is replaced.
         for tls in fresh.iter().flatten() {
@@ -78,8 +84,12 @@ impl Identity {
 }
 
 /// Shows that certificate.
-pub(super) fn add(rules: ServerTlsConfig, own: &Issued) -> Result<ServerTlsConfig, Error> {
-    add_pair(rules, &own.certificate, &own.key)
+pub(super) fn add(
+    rules: ServerTlsConfig,
+    own: &Issued,
+    files: &ReadOnce,
+) -> Result<ServerTlsConfig, Error> {
+    add_pair(rules, &own.certificate, &own.key, files)
 }
 
 #[cfg(test)]
@@ -167,7 +177,7 @@ mod tests {
         fs::write(&roots, "nothing").unwrap();
         fs::remove_file(data.file("server.pem")).unwrap();
         assert!(held.renew_own(&data, &[], &listeners).unwrap());
-        let own = ShownCertificate::read(&data.file("server.pem")).unwrap();
+        let own = ShownCertificate::read(&data.file("server.pem"), &ReadOnce::default()).unwrap();
         let [of_operator, own_before]: [Vec<u8>; 2] = before.try_into().unwrap();
         assert_ne!(own.der, own_before);
         assert_eq!(shown(&held), [of_operator, own.der.clone()]);
