@@ -114,10 +114,7 @@ impl Material {
 
 impl Identity {
     pub(super) fn new(material: Material) -> Result<Self, Error> {
-        let now_unix_s = clock::unix_ms() / 1_000;
-        for certificate in certificates(&material.shown) {
-            warn_of(certificate, now_unix_s);
-        }
+        warn_of_time(&material.shown, &material.outgoing);
         warn_of_legacy(&material.shown);
         let listeners = material
             .listeners
@@ -139,17 +136,17 @@ impl Identity {
     }
 
     /// Whether `fresh` may take the place of what is in service. A new
-    /// certificate whose time is not now would shut out every client; one that
-    /// is in service already changes nothing.
+    /// certificate whose time is not now would shut out every client, or have
+    /// peers refuse every call; one that is in service already changes nothing.
     pub(super) fn admits(&self, fresh: &Material) -> Result<(), Error> {
         let now_unix_s = clock::unix_ms() / 1_000;
-        let held: BTreeSet<&[u8]> = certificates(&self.shown)
-            .map(|certificate| certificate.der.as_slice())
+        let held: BTreeSet<&[u8]> = certificates(&self.shown, &self.outgoing)
+            .map(|(_, certificate)| certificate.der.as_slice())
             .collect();
-        for certificate in certificates(&fresh.shown) {
+        for (to, certificate) in certificates(&fresh.shown, &fresh.outgoing) {
             let file = certificate.file.display();
             if held.contains(certificate.der.as_slice()) {
-                warn_of(certificate, now_unix_s);
+                warn_of(certificate, to, now_unix_s);
             } else if let Some(fault) = certificate.fault_at(now_unix_s) {
                 return Err(Error::new(
                     format!("the new certificate {file} cannot be used: {fault}"),
@@ -183,10 +180,7 @@ impl Identity {
 
     /// Tells the log of certificates in service whose time is over, or soon will be.
     pub(super) fn warn(&self) {
-        let now_unix_s = clock::unix_ms() / 1_000;
-        for certificate in certificates(&self.shown) {
-            warn_of(certificate, now_unix_s);
-        }
+        warn_of_time(&self.shown, &self.outgoing);
     }
 
     /// What is in service, for who asks.
@@ -242,19 +236,13 @@ pub(crate) fn faults_of_files(config: &Config) -> Vec<Fault> {
 pub(crate) fn faults_that_a_start_survives(config: &Config) -> Vec<Fault> {
     let mut faults = FileFaults::default();
     let now_unix_s = clock::unix_ms() / 1_000;
-    for (nth, listen) in config.listen.iter().enumerate() {
-        for (place, cert, _) in listen.security.pairs() {
-            let at = match place.is_empty() {
-                true => format!("listen.{nth}.security.certificate"),
-                false => format!("listen.{nth}.security{place}"),
-            };
-            if let Ok(certificate) = ShownCertificate::read(cert, &ReadOnce::default())
-                && let Some(what) = certificate.fault_at(now_unix_s)
-            {
-                let what = format!("{}: {what}", cert.display());
-                let error = Error::new(what, "name one whose time is now");
-                faults.note::<()>(&at, Err(error));
-            }
+    for (at, cert) in named_certificates(config) {
+        if let Ok(certificate) = ShownCertificate::read(cert, &ReadOnce::default())
+            && let Some(what) = certificate.fault_at(now_unix_s)
+        {
+            let what = format!("{}: {what}", cert.display());
+            let error = Error::new(what, "name one whose time is now");
+            faults.note::<()>(&at, Err(error));
         }
     }
     if let Some(file) = &config.tls.ticket_store
@@ -264,6 +252,29 @@ pub(crate) fn faults_that_a_start_survives(config: &Config) -> Vec<Fault> {
         faults.note::<()>("tls.ticket_store", Err(error));
     }
     faults.0
+}
+
+/// The certificates that a configuration names to be shown, each with its place.
+fn named_certificates(config: &Config) -> Vec<(String, &Path)> {
+    let mut named = Vec::new();
+    for (nth, listen) in config.listen.iter().enumerate() {
+        for (place, cert, _) in listen.security.pairs() {
+            let at = match place.is_empty() {
+                true => format!("listen.{nth}.security.certificate"),
+                false => format!("listen.{nth}.security{place}"),
+            };
+            named.push((at, cert));
+        }
+    }
+    if let Some(pair) = &config.tls.identity {
+        named.push(("tls.identity".to_owned(), pair.cert.as_path()));
+    }
+    for (nth, peer) in config.tls.peer.iter().enumerate() {
+        if let Some(ShownIdentity::Pair(pair)) = &peer.identity {
+            named.push((format!("tls.peer.{nth}.identity"), pair.cert.as_path()));
+        }
+    }
+    named
 }
 
 /// Whether the folder of a database that nodes share is there, and may be written to.
@@ -540,22 +551,33 @@ fn shown_certificates(
     Ok(given)
 }
 
-/// Tells the log of a certificate whose time is not now, or soon over.
-fn warn_of(certificate: &ShownCertificate, now_unix_s: u64) {
+/// Tells the log of certificates whose time is not now, or soon over.
+fn warn_of_time(shown: &[Option<ListenerTls>], outgoing: &ShownOutgoing) {
+    let now_unix_s = clock::unix_ms() / 1_000;
+    for (to, certificate) in certificates(shown, outgoing) {
+        warn_of(certificate, to, now_unix_s);
+    }
+}
+
+/// The same of one; `to` are those whom it is shown.
+fn warn_of(certificate: &ShownCertificate, to: &str, now_unix_s: u64) {
     let file = certificate.file.display();
     if let Some(fault) = certificate.fault_at(now_unix_s) {
-        tracing::warn!("{file}: {fault}; clients will refuse it");
+        tracing::warn!("{file}: {fault}; {to} will refuse it");
     } else if let Some(warning) = certificate.warning_at(now_unix_s) {
         tracing::warn!("{file}: {warning}");
     }
 }
 
-fn certificates(shown: &[Option<ListenerTls>]) -> impl Iterator<Item = &ShownCertificate> {
-    shown
-        .iter()
-        .flatten()
-        .filter(|listener| listener.accepts)
-        .flat_map(|listener| &listener.certificates)
+/// All that are shown, each with those whom it is shown.
+fn certificates<'s>(
+    shown: &'s [Option<ListenerTls>],
+    outgoing: &'s ShownOutgoing,
+) -> impl Iterator<Item = (&'static str, &'s ShownCertificate)> {
+    let accepting = (shown.iter().flatten()).filter(|listener| listener.accepts);
+    let to_clients = accepting.flat_map(|listener| &listener.certificates);
+    let to_clients = to_clients.map(|certificate| ("clients", certificate));
+    to_clients.chain(outgoing.certificates().map(|shown| ("peers", shown)))
 }
 
 fn pair_error(cert: &Path, key: &Path, error: &TlsError) -> Error {
@@ -608,8 +630,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::config::ListenAt;
-    use crate::testing::TempDir;
+    use crate::config::{ListenAt, TlsPeer};
+    use crate::testing::{TempDir, logged};
 
     fn tls_listener(security: ListenSecurity) -> [PlannedListener; 1] {
         let at: ListenAt = "tls:127.0.0.1:5061".parse().unwrap();
@@ -666,6 +688,54 @@ mod tests {
         std::fs::set_permissions(&a.key, Permissions::from_mode(0o644)).unwrap();
         let error = read(&data, pair(&a.certificate, &a.key)).err().unwrap();
         assert!(error.remedy().contains("chmod 600"), "{error}");
+    }
+
+    /// Puts a certificate of 2001 in the place of a pair.
+    fn write_old(pair: &CertificatePair) {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new(["a.example".to_owned()]).unwrap();
+        params.not_before = rcgen::date_time_ymd(2001, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2002, 1, 1);
+        let certificate = params.self_signed(&key).unwrap();
+        std::fs::write(&pair.cert, certificate.pem()).unwrap();
+        std::fs::write(&pair.key, key.serialize_pem()).unwrap();
+    }
+
+    #[test]
+    fn a_certificate_for_peers_whose_time_is_over_is_no_better_than_one_for_clients() {
+        let temp = TempDir::new("identity-peers-time");
+        let data = DataDir::open(temp.path()).unwrap();
+        let ca = Ca::init(&data).unwrap();
+        let pair = || {
+            let issued = ca.issue(&["a.example".to_owned()], &data.file("shown"));
+            let Issued { certificate, key } = issued.unwrap();
+            CertificatePair {
+                cert: certificate,
+                key,
+            }
+        };
+        let (mut to_all, mut to_one) = (Config::default(), Config::default());
+        to_all.tls.identity = Some(pair());
+        to_one.tls.peer = vec![TlsPeer {
+            identity: Some(ShownIdentity::Pair(pair())),
+            ..TlsPeer::default()
+        }];
+        for (config, place) in [(to_all, "tls.identity"), (to_one, "tls.peer.0.identity")] {
+            let material = || Material::read(&config, &data, &[], &[], &Tickets::File).unwrap();
+            let good = pair();
+            let held = Identity::new(material()).unwrap();
+            assert!(faults_that_a_start_survives(&config).is_empty());
+            write_old(&good);
+            let refused = held.admits(&material()).unwrap_err();
+            assert!(refused.what().contains("it expired on 2002-01-01"));
+            let faults = faults_that_a_start_survives(&config);
+            assert_eq!(faults[0].at, place);
+            // At a start it is told of. In service already, it keeps nothing else back.
+            let mut held = None;
+            let told = logged(|| held = Some(Identity::new(material()).unwrap()));
+            assert!(told.contains("peers will refuse it"), "{told}");
+            held.unwrap().admits(&material()).unwrap();
+        }
     }
 
     #[test]

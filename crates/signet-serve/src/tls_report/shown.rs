@@ -106,6 +106,13 @@ impl ShownOutgoing {
                 .collect::<Result<_, _>>()?,
         })
     }
+
+    /// Every certificate that is shown to peers.
+    pub(crate) fn certificates(&self) -> impl Iterator<Item = &ShownCertificate> {
+        let called = self.called.iter();
+        let of_called = called.flat_map(|called| called.identity.iter().flatten());
+        self.identity.iter().chain(of_called)
+    }
 }
 
 /// Where the keys of session tickets come from; no secret is in it.

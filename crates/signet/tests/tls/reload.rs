@@ -76,6 +76,8 @@ fn one_bad_part_keeps_all_the_others_back() {
     let server = serve(folder.path(), SECURITY, "[tls]\nticket_keys = \"file\"\n");
     assert!(shows(&server, &at("first.pem")));
 
+    let old = second.issue_between(&["example.com"], 2001, 2002);
+    write_pair(folder.path(), "old", &old);
     // A good certificate comes with something bad elsewhere.
     write_pair(folder.path(), "server", &second.issue(&["example.com"]));
     for (nth, (security, more)) in [
@@ -84,6 +86,10 @@ fn one_bad_part_keeps_all_the_others_back() {
         (
             "",
             "[tls]\nidentity = { cert = \"none.pem\", key = \"none.key\" }\n",
+        ),
+        (
+            "",
+            "[tls]\nidentity = { cert = \"old.pem\", key = \"old.key\" }\n",
         ),
         (
             "",
