@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::address::Address;
 use super::{Form, Instance, say};
 use crate::Error;
 
@@ -127,7 +128,8 @@ pub(super) fn tell<A: Serialize>(
 /// Posts JSON to a running server: the status and the body of its answer, or `None` where
 /// no server runs.
 pub(super) fn ask(path: &Path, verb: &str, body: &[u8]) -> std::io::Result<Option<(u16, Vec<u8>)>> {
-    let mut stream = match UnixStream::connect(path) {
+    let connected = Address::of(path).and_then(|address| UnixStream::connect(address.path()));
+    let mut stream = match connected {
         Err(error)
             if matches!(
                 error.kind(),

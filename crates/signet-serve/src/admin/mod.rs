@@ -3,6 +3,7 @@
 //! at once, because both read the same database. What it does besides it is asked and told
 //! on its socket ([`socket`]).
 
+mod address;
 mod ask;
 mod bans;
 mod bindings;

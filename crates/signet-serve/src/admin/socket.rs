@@ -23,6 +23,7 @@ use tokio::net::UnixListener;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use super::address::Address;
 use super::ask::Told;
 use super::{
     bans, bindings, calls, figures, forget, gateways, hook, level, limits, media, people, top,
@@ -193,7 +194,8 @@ pub(crate) fn open(path: PathBuf) -> Option<UnixListener> {
     let _ = std::fs::remove_file(&path);
     // The folder lets nobody else in; this holds where its mode was changed.
     let owner_alone = std::fs::Permissions::from_mode(0o600);
-    let bound = UnixListener::bind(&path)
+    let bound = Address::of(&path)
+        .and_then(|address| UnixListener::bind(address.path()))
         .and_then(|listener| std::fs::set_permissions(&path, owner_alone).map(|()| listener));
     bound
         .inspect_err(|error| {
@@ -217,7 +219,44 @@ pub(crate) async fn serve(listener: UnixListener, admin: Admin) {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+
+    use super::super::{ask, socket_path};
     use super::*;
+    use crate::testing::TempDir;
+
+    #[test]
+    fn a_folder_whose_path_is_longer_than_an_address_has_a_socket() {
+        let temp = TempDir::new("admin-long");
+        let folder = temp.path().join("x".repeat(150));
+        let path = socket_path(&folder);
+        let question = || ask::ask(&path, "/bans", b"{}");
+        assert_eq!(question().unwrap(), None, "there is no folder");
+        std::fs::create_dir(&folder).unwrap();
+        assert_eq!(question().unwrap(), None, "no server runs there");
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let listener = {
+            let _in_runtime = runtime.enter();
+            open(path.clone()).unwrap()
+        };
+        let mode = path.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let answer = std::thread::scope(|scope| {
+            let asked = scope.spawn(question);
+            let (stream, _) = runtime.block_on(listener.accept()).unwrap();
+            let mut stream = stream.into_std().unwrap();
+            stream.set_nonblocking(false).unwrap();
+            let mut whole = [0; 512];
+            assert!(stream.read(&mut whole).unwrap() > 0);
+            stream.write_all(b"HTTP/1.0 200 OK\r\n\r\nheard").unwrap();
+            drop(stream);
+            asked.join().unwrap().unwrap()
+        });
+        assert_eq!(answer, Some((200, b"heard".to_vec())));
+    }
 
     #[test]
     fn the_user_of_an_address_of_record() {
