@@ -2,6 +2,7 @@
 //! all, drained and ended.
 
 mod announce;
+mod awaited;
 mod identity;
 mod outgoing;
 mod start;
@@ -22,7 +23,7 @@ use crate::config::{Config, Domain, Fault, Log, Users};
 use crate::data_dir::{DataDir, DataLock};
 use crate::hook::HookDesk;
 use crate::metrics::{self, Sources};
-use crate::people::{Hosts, PeopleAsked};
+use crate::people::{Asked, Hosts, PeopleAsked};
 use crate::records::Recorder;
 use crate::setup::{self, PlannedListener};
 use crate::token_keys::{self, KeptKeys};
@@ -30,6 +31,7 @@ use crate::trace::{Filter, Tracer};
 use crate::worker::{Control, CountedPeers, Phase};
 use crate::{Error, admin, places, records, service_manager};
 
+use awaited::Awaited;
 use identity::{Identity, Material};
 pub(crate) use identity::{
     domains_without_certificate, faults_of_files, faults_that_a_start_survives, shown_by_files,
@@ -51,11 +53,6 @@ const DRAIN_STEP: Duration = Duration::from_millis(20);
 const END_AFTER_DRAIN: Duration = Duration::from_secs(35);
 /// How long a part may take to end before the log names it.
 const SLOW_END: Duration = Duration::from_secs(1);
-/// How long the workers have to take a reload over, and how often it is looked whether they did.
-const TAKEN_OVER: Duration = Duration::from_secs(10);
-const TAKEN_OVER_STEP: Duration = Duration::from_millis(5);
-/// The same for what is written of people: a command waits for it.
-const PEOPLE_TAKEN_OVER: Duration = Duration::from_secs(3);
 
 /// Where the configuration comes from, each time that it is read.
 #[derive(Clone, Debug)]
@@ -210,6 +207,8 @@ struct Server {
     store: crate::store_link::Store,
     /// Commands that have changed what is written of people.
     people_asked: PeopleAsked,
+    /// Who waits for the workers to go by what they were given.
+    awaited: Awaited,
     /// A reload waits for the domains that the stores of users list.
     is_reload_due: bool,
     /// They are others than before, and were not taken over.
@@ -258,23 +257,23 @@ impl Server {
             tokio::select! {
                 _ = signals.terminate.recv() => break,
                 _ = signals.interrupt.recv() => break,
-                _ = signals.hang_up.recv() => {
+                _ = signals.hang_up.recv(), if !self.awaited.has_reload() => {
                     service_manager::reloading();
                     self.recorder.reopen();
                     // Where they have to be asked for, the reload waits for the answer.
                     self.is_reload_due = self.store.foreign_domains().ask();
                     if !self.is_reload_due {
-                        self.reload_and_say().await;
+                        self.reload_and_say();
                     }
                 }
                 () = tick(domains.as_mut()) => self.store.foreign_domains().poll(),
                 have_changed = self.store.foreign_domains().answered() => {
-                    self.domains_answered(have_changed).await;
+                    self.domains_answered(have_changed);
                 }
-                asked = self.people_asked.next() => {
-                    let told = self.read_people().await;
-                    PeopleAsked::answer(asked, &told);
+                asked = self.people_asked.next(), if !self.awaited.has_people() => {
+                    self.read_people_for(asked);
                 }
+                () = self.awaited.look() => self.settle(),
                 _ = sweep.tick() => {
                     self.sources.location.sweep(clock::unix_ms(), SWEPT_MAX);
                     self.sources.look_at_store(self.settings.registrar.save_timeout_ms);
@@ -308,21 +307,21 @@ impl Server {
         }
     }
 
-    async fn reload_and_say(&mut self) {
+    fn reload_and_say(&mut self) {
         match self.reload() {
-            Ok(()) => self.say_reloaded().await,
+            Ok(()) => self.awaited.begin_reload(Instant::now()),
             Err(error) => {
                 tracing::error!("reload refused, everything stays as it was: {error}");
+                service_manager::ready();
             }
         }
-        service_manager::ready();
     }
 
     /// The stores of users have said which domains they list, or could not say.
-    async fn domains_answered(&mut self, have_changed: bool) {
+    fn domains_answered(&mut self, have_changed: bool) {
         self.are_domains_due |= have_changed;
         if std::mem::take(&mut self.is_reload_due) {
-            self.reload_and_say().await;
+            self.reload_and_say();
         } else if self.are_domains_due {
             match self.take_over(self.config.clone()) {
                 Ok(()) => tracing::info!(
@@ -404,41 +403,29 @@ impl Server {
         self.control.reload(self.settings.clone());
     }
 
-    /// Reads aliases, and what is written of users, again; the workers go by it when this returns.
-    /// All else stays as it is in force: a file that is wrong by now, such as a trunk's password,
-    /// is the next reload's affair.
-    async fn read_people(&mut self) -> Result<(), Error> {
+    /// Reads it again for commands that have changed it; they are answered when the workers go by
+    /// it.
+    fn read_people_for(&mut self, asked: Vec<Asked>) {
+        match self.read_people() {
+            Ok(()) => self.awaited.begin_people(Instant::now(), asked),
+            Err(error) => PeopleAsked::answer(asked, &Err(error)),
+        }
+    }
+
+    /// Tells who waits that the workers go by it, or that not all of them do.
+    fn settle(&mut self) {
+        let is_taken_over = self.control.is_taken_over();
+        self.awaited.settle(is_taken_over, Instant::now());
+    }
+
+    /// Reads aliases, and what is written of users, again. All else stays as it is in force: a
+    /// file that is wrong by now, such as a trunk's password, is the next reload's affair.
+    fn read_people(&mut self) -> Result<(), Error> {
         let mut settings = Settings::clone(&self.settings);
         let hosts = Hosts::of(&self.config, &self.domains);
         settings.people = Arc::new(self.store.people(&settings.numbers, hosts)?);
         self.go_by(settings);
-        let deadline = Instant::now() + PEOPLE_TAKEN_OVER;
-        while !self.control.is_taken_over() {
-            if Instant::now() > deadline {
-                return Err(Error::new(
-                    "not every worker has taken it over",
-                    "look at `signet top` and the log: a worker is stuck or overloaded",
-                ));
-            }
-            tokio::time::sleep(TAKEN_OVER_STEP).await;
-        }
         Ok(())
-    }
-
-    /// Says so when all workers go by it: what comes after that is treated as it says.
-    async fn say_reloaded(&self) {
-        let deadline = Instant::now() + TAKEN_OVER;
-        while !self.control.is_taken_over() {
-            if Instant::now() > deadline {
-                tracing::warn!(
-                    "reloaded, but after {} s not every worker goes by it: a worker is stuck or overloaded",
-                    TAKEN_OVER.as_secs()
-                );
-                return;
-            }
-            tokio::time::sleep(TAKEN_OVER_STEP).await;
-        }
-        tracing::info!("reloaded");
     }
 
     /// Renews the server's own certificate where that is due. All else that handshakes are made

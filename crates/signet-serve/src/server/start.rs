@@ -36,6 +36,7 @@ use crate::worker::{
 };
 use crate::{Error, log, memory, random_bytes, system, userdb};
 
+use super::awaited::Awaited;
 use super::identity::{Identity, Material, domains_without_certificate};
 use super::tickets::Tickets;
 use super::{Server, Source, announce};
@@ -177,6 +178,7 @@ impl Server {
             workers: threads,
             store,
             people_asked: PeopleAsked::new(),
+            awaited: Awaited::default(),
             is_reload_due: false,
             are_domains_due: false,
         })
