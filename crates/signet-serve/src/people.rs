@@ -136,6 +136,12 @@ impl PeopleAsked {
         all
     }
 
+    /// Nobody is heard any more. Who waits, or comes, is told so by his end of the way.
+    pub(crate) fn close(&mut self) {
+        self.asked.close();
+        while self.asked.try_recv().is_ok() {}
+    }
+
     /// Tells them.
     pub(crate) fn answer(asked: Vec<Asked>, told: &Result<(), Error>) {
         for of_one in asked {
@@ -152,6 +158,18 @@ impl PeopleAsked {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_waits_when_nobody_is_heard_any_more_is_told_so() {
+        let mut people = PeopleAsked::new();
+        let (tell, mut told) = oneshot::channel();
+        assert!(people.asker().try_send(tell).is_ok());
+        people.close();
+        assert_eq!(told.try_recv(), Err(oneshot::error::TryRecvError::Closed));
+        let (tell, _told) = oneshot::channel();
+        let refused = people.asker().try_send(tell);
+        assert!(matches!(refused, Err(mpsc::error::TrySendError::Closed(_))));
+    }
 
     #[test]
     fn a_user_is_named_by_his_domain_and_an_unknown_word_keeps_him_in_the_house() {

@@ -20,6 +20,7 @@ use sip_engine::{Now, Shard};
 use sip_lookup::Cache;
 use sip_worker::Order;
 use tokio::net::UnixListener;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -154,11 +155,21 @@ impl Admin {
                 "it will at the next such command or a reload: kill -HUP",
             )
         };
-        self.people.try_send(tell).map_err(|_| busy())?;
+        let ends = || {
+            Refused::new(
+                "it ends",
+                "nothing is to be done: its next start goes by it",
+            )
+        };
+        self.people.try_send(tell).map_err(|error| match error {
+            TrySendError::Full(_) => busy(),
+            TrySendError::Closed(_) => ends(),
+        })?;
         match timeout(WORKER_MAX, told).await {
             Ok(Ok(Ok(()))) => Ok(()),
             Ok(Ok(Err((what, remedy)))) => Err(Refused::new(what, remedy)),
-            _ => Err(busy()),
+            Ok(Err(_)) => Err(ends()),
+            Err(_) => Err(busy()),
         }
     }
 

@@ -51,6 +51,16 @@ impl Awaited {
         }
     }
 
+    /// The server ends, and no reload is said any more.
+    pub(super) fn end_reload(&mut self) {
+        self.reload = None;
+    }
+
+    /// Nobody waits any more. Who did is told that the server ends: by his end of the way.
+    pub(super) fn end(&mut self) {
+        *self = Self::default();
+    }
+
     /// Tells those for whom it is over, since all workers go by the newest settings or the time
     /// is up.
     pub(super) fn settle(&mut self, is_taken_over: bool, now: Instant) {

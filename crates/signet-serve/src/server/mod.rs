@@ -215,6 +215,13 @@ struct Server {
     are_domains_due: bool,
 }
 
+/// What a signal asks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asks {
+    End,
+    Reload,
+}
+
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -238,11 +245,16 @@ impl Signals {
         })
     }
 
-    async fn end(&mut self) {
+    async fn next(&mut self) -> Asks {
         tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => Asks::End,
+            _ = self.interrupt.recv() => Asks::End,
+            _ = self.hang_up.recv() => Asks::Reload,
         }
+    }
+
+    async fn end(&mut self) {
+        while self.next().await != Asks::End {}
     }
 }
 
@@ -450,42 +462,71 @@ impl Server {
     /// or until a second signal comes. Whether that came.
     async fn drain(&mut self, signals: &mut Signals) -> bool {
         self.control.order(Phase::Draining);
+        self.awaited.end_reload();
         let allowed = Duration::from_millis(self.config.drain_timeout_ms);
         service_manager::stopping(allowed + END_AFTER_DRAIN);
         tracing::info!(
             "draining: new calls are refused, what is under way has {} s to end",
             allowed.as_secs_f32()
         );
-        let deadline = Instant::now() + allowed;
+        let had_enough = self.drained(signals, Instant::now() + allowed).await;
+        self.awaited.end();
+        self.people_asked.close();
+        had_enough
+    }
+
+    /// The same; meanwhile users and aliases that are changed or removed have their effect on the
+    /// calls that go on, and records go into the file that is there.
+    async fn drained(&mut self, signals: &mut Signals, deadline: Instant) -> bool {
+        let mut step = tokio::time::interval(DRAIN_STEP);
+        step.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut was_quiet = false;
         loop {
-            let snapshots = self.control.snapshots();
-            let under_way: usize = snapshots
-                .iter()
-                .filter_map(|snapshot| snapshot.unanswered)
-                .sum();
-            let is_quiet = under_way == 0
-                && snapshots
-                    .iter()
-                    .all(|snapshot| snapshot.unanswered.is_some());
-            // Twice, because what one worker has just given to another is in neither's report.
-            if is_quiet && was_quiet {
-                tracing::info!("drained");
-                return false;
-            }
-            was_quiet = is_quiet;
             tokio::select! {
-                () = tokio::time::sleep(DRAIN_STEP) => {}
+                _ = step.tick() => {
+                    self.settle();
+                    let is_quiet = self.under_way() == (0, true);
+                    // Twice, because what one worker has just given to another is in
+                    // neither's report.
+                    if is_quiet && was_quiet {
+                        tracing::info!("drained");
+                        return false;
+                    }
+                    was_quiet = is_quiet;
+                }
                 () = tokio::time::sleep_until(deadline) => {
-                    tracing::warn!("{under_way} requests had no answer yet, or their answer no ACK, when the time was up");
+                    self.warn_of_what_is_under_way("when the time was up");
                     return false;
                 }
-                () = signals.end() => {
-                    tracing::warn!("{under_way} requests had no answer yet, or their answer no ACK, at the second signal");
-                    return true;
+                asks = signals.next() => match asks {
+                    Asks::End => {
+                        self.warn_of_what_is_under_way("at the second signal");
+                        return true;
+                    }
+                    Asks::Reload => {
+                        self.recorder.reopen();
+                        tracing::info!("call records go into the file that is there now; nothing else is read again, since the server ends");
+                    }
+                },
+                asked = self.people_asked.next(), if !self.awaited.has_people() => {
+                    self.read_people_for(asked);
                 }
             }
         }
+    }
+
+    /// Requests that have no answer yet, or whose answer has no ACK; and whether all workers have
+    /// said how many they have.
+    fn under_way(&self) -> (usize, bool) {
+        let snapshots = self.control.snapshots();
+        let have_said = (snapshots.iter()).all(|snapshot| snapshot.unanswered.is_some());
+        let said = snapshots.iter().filter_map(|snapshot| snapshot.unanswered);
+        (said.sum(), have_said)
+    }
+
+    fn warn_of_what_is_under_way(&self, when: &str) {
+        let (under_way, _) = self.under_way();
+        tracing::warn!("{under_way} requests had no answer yet, or their answer no ACK, {when}");
     }
 
     fn end(mut self) -> Result<(), Error> {

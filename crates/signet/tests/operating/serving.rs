@@ -345,6 +345,14 @@ fn what_is_under_way_ends_before_the_server_does() {
         None,
         "it waits for the first call"
     );
+    // Meanwhile commands are heard, and whoever has moved the file of the call records.
+    let place = ["--data", text(&data)];
+    succeed(
+        &[&["alias", "add", "sales", "bob"], &place[..]].concat(),
+        "",
+    );
+    server.process.signal("-HUP");
+    server.wait_for_log("call records go into the file that is there now");
 
     let copied = ["Via:", "From:", "To:", "Call-ID:", "CSeq:", "Record-Route:"];
     let headers: String = forwarded
