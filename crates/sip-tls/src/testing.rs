@@ -6,6 +6,7 @@
 mod accept;
 
 use std::net::IpAddr;
+use std::ops::Range;
 
 use rcgen::string::Ia5String;
 use rcgen::{
@@ -77,7 +78,13 @@ impl TestCa {
 
     /// A list of the certificates that it revoked, by their serial numbers, in PEM.
     pub fn revoke(&self, serials: &[u64]) -> String {
-        let day = date_time_ymd(2024, 1, 1);
+        self.revoke_in(serials, 1, 2024..2099)
+    }
+
+    /// The same by the list with this number, issued at the beginning of the first of these
+    /// years and out of date at that of the other.
+    pub fn revoke_in(&self, serials: &[u64], number: u64, years: Range<i32>) -> String {
+        let day = date_time_ymd(years.start, 1, 1);
         let revoked = |serial: &u64| RevokedCertParams {
             serial_number: (*serial).into(),
             revocation_time: day,
@@ -86,8 +93,8 @@ impl TestCa {
         };
         CertificateRevocationListParams {
             this_update: day,
-            next_update: date_time_ymd(2099, 1, 1),
-            crl_number: 1u64.into(),
+            next_update: date_time_ymd(years.end, 1, 1),
+            crl_number: number.into(),
             issuing_distribution_point: None,
             revoked_certs: serials.iter().map(revoked).collect(),
             key_identifier_method: KeyIdMethod::Sha256,

@@ -16,7 +16,8 @@ use webpki::{
     KeyPurposeIdIter, KeyUsage, OwnedCertRevocationList, RequiredEkuNotFoundContext,
     RevocationCheckDepth, RevocationOptionsBuilder, UnknownStatusPolicy,
 };
-use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::num_bigint::BigUint;
+use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate};
 use x509_parser::public_key::PublicKey;
 
 use crate::context::current;
@@ -107,9 +108,40 @@ pub(crate) struct Trust {
     pub(crate) roots: RootCertStore,
     /// The same whole, in a build with the second engine.
     pub(crate) root_ders: Vec<CertificateDer<'static>>,
-    pub(crate) crls: Vec<Arc<CertRevocationList<'static>>>,
+    /// The newest first: of several lists of one authority the library takes the first.
+    crls: Vec<Crl>,
     pub(crate) usage: KeyUsagePolicy,
     pub(crate) revocation: RevocationPolicy,
+}
+
+/// A revocation list.
+#[derive(Clone, Debug)]
+struct Crl {
+    list: Arc<CertRevocationList<'static>>,
+    /// When it was issued, in seconds since 1970, and which one of its authority it is.
+    issued: (i64, Option<BigUint>),
+}
+
+impl Crl {
+    fn read(der: &[u8], file: Option<&Path>) -> Result<Self, TlsError> {
+        let unreadable = |error: String| {
+            TlsError::new(
+                file,
+                format!("no revocation list that can be read: {error}"),
+            )
+        };
+        let list = OwnedCertRevocationList::from_der(der)
+            .map_err(|error| unreadable(error.to_string()))?;
+        let (_, parsed) = CertificateRevocationList::from_der(der)
+            .map_err(|error| unreadable(error.to_string()))?;
+        Ok(Self {
+            list: Arc::new(list.into()),
+            issued: (
+                parsed.last_update().timestamp(),
+                parsed.crl_number().cloned(),
+            ),
+        })
+    }
 }
 
 impl Default for Trust {
@@ -142,13 +174,10 @@ impl Trust {
         for crl in CertificateRevocationListDer::pem_slice_iter(pem) {
             let crl =
                 crl.map_err(|error| TlsError::new(file, format!("is no PEM file: {error}")))?;
-            let crl = OwnedCertRevocationList::from_der(&crl).map_err(|error| {
-                TlsError::new(
-                    file,
-                    format!("no revocation list that can be read: {error}"),
-                )
-            })?;
-            self.crls.push(Arc::new(crl.into()));
+            let crl = Crl::read(&crl, file)?;
+            let is_newer = |known: &Crl| known.issued >= crl.issued;
+            let place = self.crls.partition_point(is_newer);
+            self.crls.insert(place, crl);
         }
         if self.crls.len() == before {
             return Err(TlsError::new(
@@ -173,7 +202,8 @@ impl Trust {
     ) -> Result<u64, CertificateFault> {
         let certificate = EndEntityCert::try_from(end_entity)
             .map_err(|error| CertificateFault::of_chain(&error))?;
-        let crls: Vec<&CertRevocationList<'_>> = self.crls.iter().map(AsRef::as_ref).collect();
+        let crls: Vec<&CertRevocationList<'_>> =
+            self.crls.iter().map(|crl| crl.list.as_ref()).collect();
         let revocation = RevocationOptionsBuilder::new(&crls).ok().map(|options| {
             let options = options.with_depth(RevocationCheckDepth::Chain);
             match self.revocation {
@@ -463,4 +493,62 @@ impl ClientCertVerifier for ClientVerifier {
     }
 
     signatures!();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{KeyKind, TestCa, params};
+
+    /// Of a certificate with the serial number 5, by these lists in this order.
+    fn verdict(
+        ca: &TestCa,
+        lists: &[&String],
+        revocation: RevocationPolicy,
+    ) -> Result<(), CertificateFault> {
+        let mut leaf = params(&["example.com"], 2020, 2099);
+        leaf.serial_number = Some(5u64.into());
+        let (chain, _) = ca.issue_from(&leaf, &KeyKind::P256.generate());
+        let chain = parse_certificates(chain.as_bytes(), None).unwrap();
+        let mut trust = Trust {
+            revocation,
+            ..Trust::default()
+        };
+        trust.add_roots(ca.root_pem().as_bytes(), None).unwrap();
+        for list in lists {
+            trust.add_crls(list.as_bytes(), None).unwrap();
+        }
+        trust.check_server(&chain, UnixTime::now())
+    }
+
+    #[test]
+    fn of_two_lists_of_an_authority_the_newer_counts_wherever_it_stands() {
+        let ca = TestCa::new();
+        let older = ca.revoke_in(&[4], 1, 2023..2099);
+        let newer = ca.revoke_in(&[4, 5], 2, 2024..2099);
+        let next = ca.revoke_in(&[4, 5], 3, 2023..2099);
+        let bundle = [&*older, &*newer].concat();
+        let revoked = Err(CertificateFault::Revoked);
+        for policy in [RevocationPolicy::Lenient, RevocationPolicy::Strict] {
+            assert_eq!(verdict(&ca, &[&older], policy), Ok(()));
+            assert_eq!(verdict(&ca, &[&older, &newer], policy), revoked);
+            assert_eq!(verdict(&ca, &[&newer, &older], policy), revoked);
+            assert_eq!(verdict(&ca, &[&bundle], policy), revoked);
+            // Issued at the same time, the number tells.
+            assert_eq!(verdict(&ca, &[&older, &next], policy), revoked);
+            assert_eq!(verdict(&ca, &[&next, &older], policy), revoked);
+        }
+    }
+
+    #[test]
+    fn a_list_out_of_date_does_not_stand_before_one_that_is_not() {
+        let ca = TestCa::new();
+        let over = ca.revoke_in(&[4], 1, 2021..2022);
+        let current = ca.revoke_in(&[4], 2, 2024..2099);
+        let strict = RevocationPolicy::Strict;
+        let unknown = Err(CertificateFault::RevocationUnknown);
+        assert_eq!(verdict(&ca, &[&over], strict), unknown);
+        assert_eq!(verdict(&ca, &[&over, &current], strict), Ok(()));
+        assert_eq!(verdict(&ca, &[&current, &over], strict), Ok(()));
+    }
 }
