@@ -114,14 +114,14 @@ impl Header {
         };
         let (name, value) = line.split_at(colon);
         let name = name.trim_ascii();
-        let is = |other: &&str| name.eq_ignore_ascii_case(other.as_bytes());
-        if !CREDENTIAL_HEADERS.iter().any(is) {
+        if !is_credential(name) {
             return Self::Plain;
         }
         let value = value.get(1..).unwrap_or_default().trim_ascii_start();
         let mut words = value.split(u8::is_ascii_whitespace);
         let scheme = words.next().unwrap_or_default();
-        let has_no_scheme = is(&"authentication-info") || is(&"proxy-authentication-info");
+        let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+        let has_no_scheme = is("authentication-info") || is("proxy-authentication-info");
         if has_no_scheme || scheme.eq_ignore_ascii_case(b"digest") {
             Self::Digest
         } else {
@@ -212,46 +212,21 @@ fn value_at(line: &[u8], at: usize) -> Range<usize> {
 /// Tells the password in each `sip:user:password@host`, and the credentials in headers that a URI
 /// asks for (RFC 3261 19.1.1), as in `sip:host?Authorization=Digest...`.
 fn uri_passwords(line: &[u8], tell: &mut impl FnMut(Range<usize>)) {
+    let mut marks = None;
+    let mut end_before = None;
     let mut at = 0;
-    while at < line.len() {
-        let begins = |scheme: &[u8]| {
-            let front = line.get(at..at + scheme.len());
-            front.is_some_and(|front| front.eq_ignore_ascii_case(scheme))
-        };
-        let start = match (begins(b"sip:"), begins(b"sips:")) {
-            (true, _) => at + 4,
-            (_, true) => at + 5,
-            _ => {
-                at += 1;
-                continue;
-            }
-        };
+    while let Some(start) = uri_start(line, at) {
         at = start;
-        let rest = line.get(start..).unwrap_or_default();
-        let ends = |byte: &u8| matches!(byte, b'>' | b'"' | b' ' | b'\t');
-        let uri = rest.get(..rest.iter().position(ends).unwrap_or(rest.len()));
-        let uri = uri.unwrap_or_default();
-        // A user may have commas, semicolons and question marks (RFC 3261 25.1), and nothing
-        // behind him an @.
-        let host = uri.iter().rposition(|byte| *byte == b'@');
-        let user = uri.iter().position(|byte| *byte == b':');
-        let mut found = Vec::new();
-        if let (Some(host), Some(user)) = (host, user)
-            && user < host
-        {
-            found.push(start + user + 1..start + host);
-        }
-        // A URI may be made so that its headers look like a user, and his password like one of them.
-        let mut from = start;
-        for piece in uri.split(|byte| matches!(byte, b'?' | b'&')) {
-            let equals = piece.iter().position(|byte| *byte == b'=');
-            let value = from + equals.map_or(piece.len(), |equals| equals + 1);
-            if is_credential(piece.get(..equals.unwrap_or(0)).unwrap_or_default()) {
-                found.push(value..value + credential(line.get(value..).unwrap_or_default()));
-            }
-            from += piece.len() + 1;
-        }
-        found.sort_unstable_by_key(|one| one.start);
+        let marks = marks.get_or_insert_with(|| Marks::of(line));
+        let end = marks.uri_ends.first_from(start).unwrap_or(line.len());
+        // A URI that lies in another ends with it, and what is in both was looked at with that
+        // one: but here a name may begin.
+        let is_within = end_before.replace(end) == Some(end);
+        let found: Vec<Range<usize>> = if is_within {
+            marks.credential(start, end).into_iter().collect()
+        } else {
+            marks.secrets(start, end)
+        };
         for Range { start, end } in found {
             let start = start.max(at);
             if start < end {
@@ -262,28 +237,143 @@ fn uri_passwords(line: &[u8], tell: &mut impl FnMut(Range<usize>)) {
     }
 }
 
-/// How long a credential in a URI is: to the next header, or to the end of the URI where brackets
-/// show it, whatever stands in it.
-fn credential(value: &[u8]) -> usize {
-    let ends = |byte: &u8| matches!(byte, b'>' | b'&');
-    let end = value.iter().position(ends).unwrap_or(value.len());
-    value.get(..end).unwrap_or_default().trim_ascii_end().len()
+/// Where the first URI begins whose scheme stands at `at` or behind it, without the scheme.
+fn uri_start(line: &[u8], at: usize) -> Option<usize> {
+    (at..line.len()).find_map(|at| {
+        let rest = line.get(at..)?;
+        let mut schemes = ["sip:", "sips:"].iter();
+        let scheme = schemes.find(|scheme| begins(rest, scheme))?;
+        Some(at + scheme.len())
+    })
 }
 
-/// Whether a header that a URI asks for carries credentials. In a name that is escaped anything may
-/// be written.
+/// Where in a line that stands by which URIs are taken apart. It is looked for once, however many
+/// URIs lie in each other: a line may be as long as a message, and made to take long.
+struct Marks<'a> {
+    line: &'a [u8],
+    /// What no URI goes beyond.
+    uri_ends: Places,
+    colons: Places,
+    ats: Places,
+    /// What is before and between the headers of a URI.
+    separators: Places,
+    equals: Places,
+    percents: Places,
+    /// What the value of a header of a URI does not go beyond, and where the space before that
+    /// begins.
+    value_ends: Vec<(usize, usize)>,
+}
+
+impl<'a> Marks<'a> {
+    fn of(line: &'a [u8]) -> Self {
+        let mut value_ends = Vec::new();
+        let mut space_at = 0;
+        for (at, byte) in line.iter().enumerate() {
+            if matches!(byte, b'>' | b'&') {
+                value_ends.push((at, space_at));
+            }
+            if !byte.is_ascii_whitespace() {
+                space_at = at + 1;
+            }
+        }
+        value_ends.push((line.len(), space_at));
+        Self {
+            line,
+            uri_ends: Places::of(line, b">\" \t"),
+            colons: Places::of(line, b":"),
+            ats: Places::of(line, b"@"),
+            separators: Places::of(line, b"?&"),
+            equals: Places::of(line, b"="),
+            percents: Places::of(line, b"%"),
+            value_ends,
+        }
+    }
+
+    /// What of the URI there is secret, in the order in which it begins.
+    fn secrets(&self, start: usize, end: usize) -> Vec<Range<usize>> {
+        let mut found: Vec<Range<usize>> = self.password(start, end).into_iter().collect();
+        // A URI may be made so that its headers look like a user, and his password like one of them.
+        let mut from = start;
+        while from < end {
+            found.extend(self.credential(from, end));
+            let separator = self.separators.first_from(from);
+            from = separator.map_or(end, |separator| separator + 1);
+        }
+        found.sort_by_key(|one| one.start);
+        found
+    }
+
+    fn password(&self, start: usize, end: usize) -> Option<Range<usize>> {
+        let user = self.colons.first_from(start)?;
+        // A user may have commas, semicolons and question marks (RFC 3261 25.1), and nothing
+        // behind him an @.
+        let host = self.ats.last_before(end)?;
+        (user < host).then_some(user + 1..host)
+    }
+
+    /// The value of the header whose name begins at `start`, if it is secret: to the next header,
+    /// or to the end of the URI where brackets show it, whatever stands in it.
+    fn credential(&self, start: usize, uri_end: usize) -> Option<Range<usize>> {
+        let name_end = self.equals.first_from(start)?;
+        let header_end = self
+            .separators
+            .first_from(start)
+            .unwrap_or(uri_end)
+            .min(uri_end);
+        let name = self.line.get(start..name_end)?;
+        // In a name that is escaped anything may be written.
+        let is_escaped = self
+            .percents
+            .first_from(start)
+            .is_some_and(|at| at < name_end);
+        if name_end >= header_end || !(is_escaped || is_credential(name)) {
+            return None;
+        }
+        let value = name_end + 1;
+        let place = self.value_ends.partition_point(|(end, _)| *end < value);
+        let (_, space_at) = self.value_ends.get(place)?;
+        Some(value..value.max(*space_at))
+    }
+}
+
+/// Places in a line, in order.
+struct Places(Vec<usize>);
+
+impl Places {
+    fn of(line: &[u8], bytes: &[u8]) -> Self {
+        let places = line.iter().enumerate();
+        let places = places.filter(|(_, byte)| bytes.contains(byte));
+        Self(places.map(|(at, _)| at).collect())
+    }
+
+    /// The first one from there on.
+    fn first_from(&self, at: usize) -> Option<usize> {
+        let place = self.0.partition_point(|place| *place < at);
+        self.0.get(place).copied()
+    }
+
+    /// The last one before that.
+    fn last_before(&self, end: usize) -> Option<usize> {
+        let place = self.0.partition_point(|place| *place < end);
+        self.0.get(place.checked_sub(1)?).copied()
+    }
+}
+
+/// Whether a header of this name carries credentials.
 fn is_credential(name: &[u8]) -> bool {
     let is = |other: &&str| name.eq_ignore_ascii_case(other.as_bytes());
-    name.contains(&b'%') || CREDENTIAL_HEADERS.iter().any(is)
+    CREDENTIAL_HEADERS.iter().any(is)
+}
+
+fn begins(text: &[u8], front: &str) -> bool {
+    let text = text.get(..front.len());
+    text.is_some_and(|text| text.eq_ignore_ascii_case(front.as_bytes()))
 }
 
 /// Where the key begins in a line of SDP that carries one: `a=crypto` (RFC 4568), `k=`
 /// (RFC 8866), ICE passwords.
 fn media_key(line: &[u8]) -> Option<usize> {
-    let begins = |name: &str| {
-        let front = line.get(..name.len());
-        front.is_some_and(|front| front.eq_ignore_ascii_case(name.as_bytes()))
-    };
+    let begins = |name: &str| begins(line, name);
     let colon = || line.iter().position(|byte| *byte == b':');
     if begins("a=crypto:") {
         let is_inline = |seven: &[u8]| seven.eq_ignore_ascii_case(b"inline:");
@@ -476,6 +566,102 @@ mod tests {
         ] {
             let blotted = blotted(message.as_bytes());
             assert_eq!(String::from_utf8(blotted).unwrap(), expected);
+        }
+    }
+
+    /// The same as `uri_passwords`, each URI on its own: what is told there must be told by this.
+    fn one_by_one(line: &[u8]) -> Vec<Range<usize>> {
+        let mut told = Vec::new();
+        let mut at = 0;
+        while let Some(start) = uri_start(line, at) {
+            at = start;
+            let rest = &line[start..];
+            let is_end = |byte: &u8| b">\" \t".contains(byte);
+            let uri = &rest[..rest.iter().position(is_end).unwrap_or(rest.len())];
+            let host = uri.iter().rposition(|byte| *byte == b'@').unwrap_or(0);
+            let user = uri.iter().position(|byte| *byte == b':');
+            let mut found = Vec::new();
+            if let Some(user) = user.filter(|user| *user < host) {
+                found.push(start + user + 1..start + host);
+            }
+            let mut from = start;
+            for header in uri.split(|byte| matches!(byte, b'?' | b'&')) {
+                let equals = header.iter().position(|byte| *byte == b'=').unwrap_or(0);
+                let name = &header[..equals];
+                if name.contains(&b'%') || is_credential(name) {
+                    let value = &line[from + equals + 1..];
+                    let is_end = |byte: &u8| matches!(byte, b'>' | b'&');
+                    let end = value.iter().position(is_end).unwrap_or(value.len());
+                    let len = value[..end].trim_ascii_end().len();
+                    found.push(from + equals + 1..from + equals + 1 + len);
+                }
+                from += header.len() + 1;
+            }
+            found.sort_by_key(|one| one.start);
+            for Range { start, end } in found {
+                let start = start.max(at);
+                if start < end {
+                    told.push(start..end);
+                    at = end;
+                }
+            }
+        }
+        told
+    }
+
+    #[test]
+    fn uris_in_each_other_hide_nothing() {
+        const WORDS: [&str; 16] = [
+            "sip:",
+            "SIPS:",
+            "a",
+            ":",
+            "@",
+            "?",
+            "&",
+            "=",
+            "%",
+            "%=",
+            ">",
+            "\"",
+            " ",
+            "\t",
+            "\x0c",
+            "Authorization=",
+        ];
+        let mut seed = 1u32;
+        let mut any = |below: usize| {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (seed >> 8) as usize % below
+        };
+        for _ in 0..50_000 {
+            let mut line = String::new();
+            for _ in 0..any(20) {
+                line.push_str(WORDS[any(WORDS.len())]);
+            }
+            let mut told = Vec::new();
+            uri_passwords(line.as_bytes(), &mut |secret| told.push(secret));
+            assert_eq!(told, one_by_one(line.as_bytes()), "{line:?}");
+        }
+    }
+
+    /// Would take minutes if each URI, or each header in one, were looked through to its end.
+    #[test]
+    fn a_line_of_uris_in_each_other_takes_no_longer_than_another() {
+        for part in [
+            "sip:",
+            "sip:h?%=",
+            "sip:a:b@",
+            "sip:h?%=? ",
+            "sip:x=",
+            "?%=",
+        ] {
+            let line = format!("To: <sip:{}", part.repeat(64 * 1024 / part.len()));
+            for _ in 0..20 {
+                let mut secrets = Vec::new();
+                uri_passwords(line.as_bytes(), &mut |secret| secrets.push(secret));
+                assert_eq!(secrets.is_empty(), !part.contains(['%', '@']), "{part}");
+            }
         }
     }
 
