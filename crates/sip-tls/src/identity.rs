@@ -99,9 +99,22 @@ fn sip_uri_domain(uri: &str) -> Option<&str> {
     if !scheme.eq_ignore_ascii_case("sip") || rest.contains('@') {
         return None;
     }
-    rest.split([':', ';', '?'])
-        .next()
-        .filter(|host| !host.is_empty() && !host.contains('*'))
+    Some(before_port(rest)).filter(|host| !host.is_empty() && !host.contains('*'))
+}
+
+/// The host in a `sip` or `sips` URI, with a user part or without.
+pub(super) fn sip_uri_host(uri: &str) -> Option<&str> {
+    let (scheme, rest) = uri.split_once(':')?;
+    if !scheme.eq_ignore_ascii_case("sip") && !scheme.eq_ignore_ascii_case("sips") {
+        return None;
+    }
+    let host = before_port(rest.rsplit_once('@').map_or(rest, |(_, behind)| behind));
+    Some(host.strip_suffix('.').unwrap_or(host))
+}
+
+/// What stands before port, parameters and headers.
+fn before_port(rest: &str) -> &str {
+    rest.split([':', ';', '?']).next().unwrap_or(rest)
 }
 
 /// The end of a certificate's validity, in seconds since 1970.

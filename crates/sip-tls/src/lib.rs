@@ -22,6 +22,7 @@ mod certificates;
 mod client;
 mod client_sessions;
 mod config;
+mod constraints;
 mod context;
 mod engine;
 mod error;

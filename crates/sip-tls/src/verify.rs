@@ -20,6 +20,7 @@ use x509_parser::num_bigint::BigUint;
 use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate};
 use x509_parser::public_key::PublicKey;
 
+use crate::constraints::check_sip_uris;
 use crate::context::current;
 use crate::engine::TlsEngine;
 use crate::error::TlsError;
@@ -230,7 +231,7 @@ impl Trust {
                     side,
                 },
                 revocation,
-                None,
+                Some(&check_sip_uris),
             )
             .map_err(|error| CertificateFault::of_chain(&error))?;
         let above = path.intermediate_certificates();

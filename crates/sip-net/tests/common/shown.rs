@@ -3,8 +3,8 @@
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, CustomExtension, DnType,
-    ExtendedKeyUsagePurpose as Eku, IsCa, KeyPair, KeyUsagePurpose, PublicKeyData,
-    SignatureAlgorithm, date_time_ymd,
+    ExtendedKeyUsagePurpose as Eku, GeneralSubtree, IsCa, KeyPair, KeyUsagePurpose,
+    NameConstraints, PublicKeyData, SignatureAlgorithm, date_time_ymd,
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -93,9 +93,23 @@ pub fn under(ca: &TestCa, constraints: &[BasicConstraints]) -> Shown {
 
 /// A certificate under one intermediate that is wrong.
 pub fn beneath(ca: &TestCa, change: fn(&mut CertificateParams)) -> Shown {
+    beneath_as(ca, "example.com", change)
+}
+
+/// A certificate for this name, under an authority that may give `domain` alone.
+pub fn bound(ca: &TestCa, name: &str, domain: &str) -> Shown {
+    beneath_as(ca, name, |params| {
+        params.name_constraints = Some(NameConstraints {
+            permitted_subtrees: vec![GeneralSubtree::DnsName(domain.into())],
+            excluded_subtrees: Vec::new(),
+        });
+    })
+}
+
+fn beneath_as(ca: &TestCa, name: &str, change: impl Fn(&mut CertificateParams)) -> Shown {
     let between = authority("Authority", ca.issuer(), change);
     let key = KeyKind::P256.generate();
-    let leaf = params(&["example.com"], 2020, 2099)
+    let leaf = params(&[name], 2020, 2099)
         .signed_by(&key, &between)
         .unwrap();
     (leaf.pem() + &between.pem(), key.serialize_pem()).into()

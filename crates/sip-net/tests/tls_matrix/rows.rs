@@ -1,8 +1,7 @@
 //! The matrix of certificates: what each is called, and what is to come of it.
 
 use rcgen::{
-    BasicConstraints, ExtendedKeyUsagePurpose as Eku, GeneralSubtree, IsCa, KeyUsagePurpose,
-    NameConstraints, date_time_ymd,
+    BasicConstraints, ExtendedKeyUsagePurpose as Eku, IsCa, KeyUsagePurpose, date_time_ymd,
 };
 use sip_tls::CertificateFault;
 use sip_tls::testing::TestCa;
@@ -214,15 +213,24 @@ pub(crate) fn rows() -> Vec<Row> {
         ),
         both(
             "a name that its issuer must not give",
-            |ca| {
-                beneath(ca, |p| {
-                    p.name_constraints = Some(NameConstraints {
-                        permitted_subtrees: vec![GeneralSubtree::DnsName("example.net".into())],
-                        excluded_subtrees: Vec::new(),
-                    });
-                })
-            },
+            |ca| bound(ca, "example.com", "example.net"),
             F::NameConstraint,
+        ),
+        both(
+            "a sip URI that its issuer must not give",
+            |ca| bound(ca, "sip:example.com", "example.net"),
+            F::NameConstraint,
+        ),
+        both(
+            "a user's sip URI that its issuer must not give",
+            |ca| bound(ca, "sip:alice@example.com", "example.net"),
+            F::NameConstraint,
+        ),
+        row(
+            "a sip URI that its issuer may give",
+            |ca| bound(ca, "sip:example.com", "example.com"),
+            In,
+            In,
         ),
         both("revoked", |ca| revoked(ca, 5, &[4, 5, 6]), F::Revoked),
         both("a revoked authority", revoked_above, F::Revoked),
