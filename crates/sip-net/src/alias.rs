@@ -8,22 +8,28 @@
 //! bears.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use sip_msg::{ConnId, Lane, Target, Transport};
 use sip_tls::Proven;
 
-/// Neighbours behind one address.
-const PER_ADDR_MAX: usize = 16;
+use crate::conns::source;
+
+/// Connections of one neighbour from one source: the newest is used, the others are for when
+/// that one is dead. Past it its own oldest one goes, and nobody else's.
+const PER_NEIGHBOUR_MAX: usize = 16;
+/// Sources for which there is room at least: the table is not one's alone.
+const SOURCES_MIN: usize = 16;
 
 /// Why a connection is not used for requests to its peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AliasRefused {
     /// It is gone, it is not under TLS, or this side opened it.
     Unfit,
-    /// Its peer showed no certificate.
+    /// Its peer showed no certificate, or one that bears neither a domain nor the address that
+    /// the connection came from.
     Unproven,
     /// The host in the Via is neither a name in the peer's certificate nor the
     /// address that the connection came from.
@@ -32,16 +38,19 @@ pub enum AliasRefused {
     Full,
 }
 
-/// The connections, by the address at which their neighbour says it listens.
+/// The connections, by the source that they came from.
 #[derive(Debug)]
 pub struct Aliases {
-    table: RwLock<HashMap<SocketAddr, Vec<Alias>>>,
+    /// Those of a source in the order in which they were granted.
+    table: RwLock<HashMap<IpAddr, Vec<Alias>>>,
     count: AtomicUsize,
     count_max: usize,
 }
 
 #[derive(Debug)]
 struct Alias {
+    /// Where its neighbour says it listens.
+    at: SocketAddr,
     conn: ConnId,
     proven: Proven,
 }
@@ -67,11 +76,12 @@ impl Aliases {
             return None;
         };
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        let is_it =
-            |alias: &&Alias| alias.proven.is_good_at(now_unix_s) && alias.proven.bears(name);
+        let is_it = |alias: &&Alias| {
+            alias.at == to.remote && alias.proven.is_good_at(now_unix_s) && alias.proven.bears(name)
+        };
         // The newest: the one before it may be dead, and nobody knows yet.
-        let found = table.get(&to.remote)?.iter().rev().find(is_it)?;
-        Some(found.conn)
+        let aliases = table.get(&source(to.remote.ip()))?;
+        Some(aliases.iter().rev().find(is_it)?.conn)
     }
 
     /// Whether there is none.
@@ -94,27 +104,40 @@ impl Aliases {
         if self.len() >= self.count_max {
             return Err(AliasRefused::Full);
         }
-        let aliases = table.entry(at).or_default();
-        if aliases.len() >= PER_ADDR_MAX {
-            aliases.remove(0);
+        let from = source(at.ip());
+        let known = table.get(&from).map(Vec::as_slice).unwrap_or_default();
+        let own = known.iter().enumerate();
+        let own = own.filter(|(_, alias)| alias.proven.bears_the_same_at(at.ip(), &proven));
+        let own: Vec<usize> = own.map(|(place, _)| place).collect();
+        let per_source_max = (self.count_max / SOURCES_MIN).max(PER_NEIGHBOUR_MAX);
+        let is_full = own.len() >= PER_NEIGHBOUR_MAX || known.len() >= per_source_max;
+        let oldest = match (is_full, own.first()) {
+            (true, None) => return Err(AliasRefused::Full),
+            (true, oldest) => oldest,
+            (false, _) => None,
+        };
+        let aliases = table.entry(from).or_default();
+        if let Some(place) = oldest {
+            aliases.remove(*place);
         } else {
             self.count.fetch_add(1, Ordering::Relaxed);
         }
-        aliases.push(Alias { conn, proven });
+        aliases.push(Alias { at, conn, proven });
         Ok(())
     }
 
     pub(crate) fn remove(&self, at: SocketAddr, conn: ConnId) {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(aliases) = table.get_mut(&at) else {
+        let from = source(at.ip());
+        let Some(aliases) = table.get_mut(&from) else {
             return;
         };
         let before = aliases.len();
-        aliases.retain(|alias| alias.conn != conn);
+        aliases.retain(|alias| alias.conn != conn || alias.at != at);
         self.count
             .fetch_sub(before - aliases.len(), Ordering::Relaxed);
         if aliases.is_empty() {
-            table.remove(&at);
+            table.remove(&from);
         }
     }
 }

@@ -26,6 +26,10 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::with_room_for(8)
+    }
+
+    fn with_room_for(count_max: usize) -> Self {
         let ca = TestCa::new();
         let (chain, key) = ca.issue(&["example.com"]);
         let tls = ServerTlsConfig::new()
@@ -36,7 +40,7 @@ impl World {
             .client_auth(ClientAuth::Optional)
             .build()
             .unwrap();
-        let aliases = Arc::new(Aliases::new(8));
+        let aliases = Arc::new(Aliases::new(count_max));
         let config = NetConfig {
             handshakes: Some(HandshakePool::start(HandshakeConfig::default()).unwrap()),
             aliases: Some(Arc::clone(&aliases)),
@@ -221,6 +225,60 @@ fn nobody_takes_the_requests_of_another() {
     let net = &mut world.server.net;
     assert_eq!(net.alias(flow.conn, "127.0.0.1", Some(5071)), Err(Unfit));
     assert_eq!(net.alias(ConnId(99), "127.0.0.1", Some(5071)), Err(Unfit));
+}
+
+#[test]
+fn who_bears_no_name_of_his_own_gets_no_entry() {
+    let mut world = World::new();
+    for names in [
+        &["*.example.net"][..],
+        &["sip:user@example.net"],
+        &["192.0.2.1"],
+    ] {
+        let flow = world.neighbour(names);
+        let net = &mut world.server.net;
+        assert_eq!(
+            net.alias(flow.conn, "127.0.0.1", Some(5071)),
+            Err(AliasRefused::Unproven),
+            "{names:?}"
+        );
+        assert!(world.aliases.is_empty());
+    }
+    assert_eq!(world.server.net.counters().aliases_unproven, 3);
+}
+
+#[test]
+fn nobody_pushes_out_the_connection_of_another() {
+    // So many that one source may have sixteen.
+    let mut world = World::with_room_for(64);
+    let rightful = world.neighbour(&["gw.example.net"]);
+    let net = &mut world.server.net;
+    net.alias(rightful.conn, "gw.example.net", Some(5071))
+        .unwrap();
+    let mut newest = None;
+    for n in 0..20 {
+        let other = world.neighbour(&["evil.example.net"]);
+        // At the same place, and at any other behind the address.
+        let port = if n % 2 == 0 { 5071 } else { 6000 + n };
+        let net = &mut world.server.net;
+        net.alias(other.conn, "127.0.0.1", Some(port)).unwrap();
+        if n % 2 == 0 {
+            newest = Some(other.conn);
+        }
+    }
+    assert_eq!(world.find("gw.example.net", 5071), Some(rightful.conn));
+    assert_eq!(world.find("evil.example.net", 5071), newest);
+    assert_eq!(world.aliases.len(), 16);
+    // Who has nothing to give for it gets nothing.
+    let third = world.neighbour(&["third.example.net"]);
+    let net = &mut world.server.net;
+    assert_eq!(
+        net.alias(third.conn, "third.example.net", Some(5071)),
+        Err(AliasRefused::Full)
+    );
+    world.server.net.close_all(false);
+    world.server.net.poll(Some(Duration::ZERO), |_| {}).unwrap();
+    assert!(world.aliases.is_empty());
 }
 
 #[test]

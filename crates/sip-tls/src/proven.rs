@@ -14,6 +14,7 @@ use crate::session::Session;
 #[derive(Debug)]
 pub struct Proven {
     certificate: CertificateDer<'static>,
+    /// Its domains are in order, each once.
     identity: PeerIdentity,
 }
 
@@ -22,7 +23,9 @@ impl Proven {
     /// done, and where it showed no certificate.
     pub fn by(session: &Session) -> Option<Self> {
         let certificate = session.proven_certificate()?.clone();
-        let identity = PeerIdentity::from_der(&certificate)?;
+        let mut identity = PeerIdentity::from_der(&certificate)?;
+        identity.domains.sort_unstable();
+        identity.domains.dedup();
         Some(Self {
             certificate,
             identity,
@@ -33,12 +36,28 @@ impl Proven {
     /// (RFC 5922), or an address in it.
     pub fn bears(&self, name: &str) -> bool {
         match host_address(name) {
-            Some(ip) => EndEntityCert::try_from(&self.certificate).is_ok_and(|certificate| {
-                let ip = ServerName::IpAddress(ip.into());
-                certificate.verify_is_valid_for_subject_name(&ip).is_ok()
-            }),
+            Some(ip) => self.bears_address(ip),
             None => self.identity.speaks_for(name),
         }
+    }
+
+    /// Whether the certificate bears anything by which a peer at this address may be called: a
+    /// domain, or that address.
+    pub fn is_somebody_at(&self, ip: IpAddr) -> bool {
+        !self.identity.domains.is_empty() || self.bears_address(ip)
+    }
+
+    /// Whether a peer at this address may be called by the same names by both.
+    pub fn bears_the_same_at(&self, ip: IpAddr, other: &Self) -> bool {
+        self.identity.domains == other.identity.domains
+            && self.bears_address(ip) == other.bears_address(ip)
+    }
+
+    fn bears_address(&self, ip: IpAddr) -> bool {
+        EndEntityCert::try_from(&self.certificate).is_ok_and(|certificate| {
+            let ip = ServerName::IpAddress(ip.to_canonical().into());
+            certificate.verify_is_valid_for_subject_name(&ip).is_ok()
+        })
     }
 
     /// Whether the certificate is still good then.

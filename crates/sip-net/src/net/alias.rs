@@ -38,10 +38,12 @@ impl Net {
                 // The port is the Via's, the address is the one that it came from.
                 let port = port.unwrap_or(Transport::Tls.default_port());
                 let at = SocketAddr::new(remote.ip(), port);
-                if is_its_own {
-                    aliases.add(at, id, proven).map(|()| at)
-                } else {
+                if !is_its_own {
                     Err(AliasRefused::OtherName)
+                } else if !proven.is_somebody_at(remote.ip()) {
+                    Err(AliasRefused::Unproven)
+                } else {
+                    aliases.add(at, id, proven).map(|()| at)
                 }
             }
         };
