@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use sip_msg::{ConnId, Lane, Target, Transport};
-use sip_tls::Proven;
+use sip_tls::{PeerTls, Proven};
 
 use crate::conns::source;
 
@@ -45,6 +45,9 @@ pub struct Aliases {
     table: RwLock<HashMap<IpAddr, Vec<Alias>>>,
     count: AtomicUsize,
     count_max: usize,
+    /// Whoever is called by settings of its own is called by these alone: what it has proved to
+    /// whom it called is another matter.
+    peers: PeerTls,
 }
 
 #[derive(Debug)]
@@ -56,12 +59,14 @@ struct Alias {
 }
 
 impl Aliases {
-    /// An empty table for so many connections.
-    pub fn new(count_max: usize) -> Self {
+    /// An empty table for so many connections, none of them to a name that has its settings
+    /// among `peers`.
+    pub fn new(count_max: usize, peers: PeerTls) -> Self {
         Self {
             table: RwLock::default(),
             count: AtomicUsize::new(0),
             count_max,
+            peers,
         }
     }
 
@@ -81,7 +86,8 @@ impl Aliases {
         };
         // The newest: the one before it may be dead, and nobody knows yet.
         let aliases = table.get(&source(to.remote.ip()))?;
-        Some(aliases.iter().rev().find(is_it)?.conn)
+        let found = aliases.iter().rev().find(is_it)?;
+        self.peers.find(name).is_none().then_some(found.conn)
     }
 
     /// Whether there is none.

@@ -10,7 +10,10 @@ use crate::common::*;
 use sip_msg::{ConnId, Flow, Lane, Target, Transport};
 use sip_net::{AliasRefused, Aliases, ListenerConfig, NetConfig};
 use sip_tls::testing::TestCa;
-use sip_tls::{ClientAuth, ClientTlsConfig, HandshakeConfig, HandshakePool, ServerTlsConfig};
+use sip_tls::{
+    ClientAuth, ClientTls, ClientTlsConfig, HandshakeConfig, HandshakePool, PeerEntry, PeerTls,
+    ServerTlsConfig,
+};
 
 const NOW_UNIX_S: u64 = 1_800_000_000;
 /// The first of January 2099, when the tests' certificates end.
@@ -20,6 +23,8 @@ struct World {
     ca: TestCa,
     server: Bench,
     aliases: Arc<Aliases>,
+    /// Names that are called by settings of their own.
+    called: PeerTls,
     /// Those that have connected; without them their connections would end.
     peers: Vec<Bench>,
 }
@@ -40,7 +45,8 @@ impl World {
             .client_auth(ClientAuth::Optional)
             .build()
             .unwrap();
-        let aliases = Arc::new(Aliases::new(count_max));
+        let called = PeerTls::new();
+        let aliases = Arc::new(Aliases::new(count_max, called.clone()));
         let config = NetConfig {
             handshakes: Some(HandshakePool::start(HandshakeConfig::default()).unwrap()),
             aliases: Some(Arc::clone(&aliases)),
@@ -54,6 +60,7 @@ impl World {
             ca,
             server: Bench::new(&listeners, config),
             aliases,
+            called,
             peers: Vec::new(),
         }
     }
@@ -225,6 +232,23 @@ fn nobody_takes_the_requests_of_another() {
     let net = &mut world.server.net;
     assert_eq!(net.alias(flow.conn, "127.0.0.1", Some(5071)), Err(Unfit));
     assert_eq!(net.alias(ConnId(99), "127.0.0.1", Some(5071)), Err(Unfit));
+}
+
+#[test]
+fn who_is_called_by_settings_of_its_own_is_called_by_no_alias() {
+    let mut world = World::new();
+    let flow = world.neighbour(&["gw.example.net", "other.example.net"]);
+    let net = &mut world.server.net;
+    net.alias(flow.conn, "gw.example.net", None).unwrap();
+    let entry = PeerEntry {
+        tls: Arc::new(ClientTls::from_pem(&[]).unwrap()),
+        expect: None,
+    };
+    world.called.replace([("GW.example.net".to_owned(), entry)]);
+    assert_eq!(world.find("gw.example.net", 5061), None);
+    assert_eq!(world.find("other.example.net", 5061), Some(flow.conn));
+    world.called.replace([]);
+    assert_eq!(world.find("gw.example.net", 5061), Some(flow.conn));
 }
 
 #[test]

@@ -89,10 +89,12 @@ impl Server {
 
         let (mut net_config, budget) = bounds(&config, &planned, workers, open_files)?;
         net_config.client_tls = Some(identity.client.clone());
-        net_config.peers = Some(identity.peers.tls.clone());
+        let peers = &identity.peers.tls;
+        net_config.peers = Some(peers.clone());
         net_config.handshakes = Some(handshakes.clone());
         let uses_aliases = config.connections.alias;
-        net_config.aliases = uses_aliases.then(|| Arc::new(Aliases::new(ALIASES_MAX)));
+        net_config.aliases =
+            uses_aliases.then(|| Arc::new(Aliases::new(ALIASES_MAX, peers.clone())));
         let peer_names = Arc::new(Mutex::new(Arc::new(setup::peer_names(&config))));
         let nets = nets(&net_config, sockets, &peer_names)?;
         let mailboxes: Vec<Arc<Mailbox>> = nets
