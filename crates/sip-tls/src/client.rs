@@ -189,6 +189,12 @@ impl ClientTls {
         self.sessions.clear();
     }
 
+    /// Forgets all sessions with this peer.
+    pub(crate) fn forget(&self, addr: SocketAddr, name: &ServerName<'static>) {
+        let identity = self.state().identity;
+        self.sessions.forget(&(identity, name.clone(), addr));
+    }
+
     /// Forgets the session of TLS 1.2 with this peer.
     pub(crate) fn forget_tls12(&self, addr: SocketAddr, name: &ServerName<'static>) {
         let identity = self.state().identity;
@@ -366,5 +372,71 @@ fn base(settings: &ClientTlsConfig) -> Result<Base, TlsError> {
 impl std::fmt::Debug for ClientTls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ClientTls").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use super::*;
+    use crate::fault::HandshakeError;
+    use crate::handshake::{Handshake, Side};
+    use crate::resumption;
+    use crate::server::{ServerTls, ServerTlsConfig};
+    use crate::testing::TestCa;
+    use crate::{RevocationPolicy, TlsVersion};
+
+    /// One handshake in memory; how it resumed.
+    fn shake(
+        client: &Arc<ClientTls>,
+        server: &Arc<ServerTls>,
+    ) -> Result<Option<resumption::Resumption>, HandshakeError> {
+        let addr = SocketAddr::from(([127, 0, 0, 1], 5061));
+        let side = Side::client(Arc::clone(client), Some("example.com"), addr.ip()).unwrap();
+        let mut ours = Handshake::new(side, addr);
+        let mut theirs = Handshake::new(Side::Server(Arc::clone(server)), addr);
+        ours.step().0?;
+        while !ours.output.is_empty() || !theirs.output.is_empty() {
+            theirs.input.append(&mut ours.output);
+            theirs.step().0.unwrap();
+            ours.input.append(&mut theirs.output);
+            ours.step().0?;
+        }
+        Ok(ours.finish()?.1.resumed)
+    }
+
+    #[test]
+    fn a_server_that_is_resumed_is_verified_again() {
+        let ca = TestCa::new();
+        let (chain, key) = ca.issue(&["example.com"]);
+        for version in TlsVersion::ALL {
+            let server = ServerTlsConfig::new()
+                .pair_pem(chain.as_bytes(), key.as_bytes())
+                .unwrap();
+            let server = Arc::new(server.versions(&[version]).build().unwrap());
+            // A list that is good for these years, and has none of these certificates.
+            let by_list = |years: Range<i32>| {
+                let list = ca.revoke_in(&[99], 1, years);
+                ClientTlsConfig::new()
+                    .versions(&[version])
+                    .roots_pem(&[ca.root_pem().as_bytes()])
+                    .unwrap()
+                    .crl_pem(&[list.as_bytes()])
+                    .unwrap()
+                    .revocation(RevocationPolicy::Strict)
+            };
+            let client = Arc::new(by_list(2024..2099).build().unwrap());
+            assert_eq!(shake(&client, &server), Ok(None));
+            assert!(shake(&client, &server).unwrap().is_some());
+            // What time does, and no reload.
+            client.state().settings = Arc::new(by_list(2020..2021));
+            let error = shake(&client, &server).unwrap_err();
+            assert_eq!(error.fault, Some(CertificateFault::RevocationUnknown));
+            // The next one shows its certificate, which may be another by then.
+            assert_eq!(client.session_count(), 0);
+            client.state().settings = Arc::new(by_list(2024..2099));
+            assert_eq!(shake(&client, &server), Ok(None));
+        }
     }
 }

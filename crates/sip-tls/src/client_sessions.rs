@@ -28,8 +28,8 @@ struct Peer {
     tls13: VecDeque<Tls13ClientSessionValue>,
     legacy: Option<Resumable>,
     /// When the first certificate of the peer's chain ends that does, in
-    /// seconds since 1970: a session is no proof past it. Whatever else is
-    /// asked of the certificate changes by a reload, which forgets all.
+    /// seconds since 1970: a session is no proof past it. A reload forgets all,
+    /// and what time changes beside that is asked when one is resumed.
     ends_unix_s: Option<u64>,
     /// Whether it was of use since it was last looked at to be forgotten.
     used: bool,
@@ -108,6 +108,11 @@ impl ClientSessions {
 
     pub(crate) fn end_at(&self, key: Key, unix_s: u64) {
         self.change(key, |peer| peer.ends_unix_s = Some(unix_s));
+    }
+
+    /// Forgets all sessions with this peer.
+    pub(crate) fn forget(&self, key: &Key) {
+        self.read(key, |peer| Some(std::mem::take(peer)));
     }
 
     pub(crate) fn forget_tls12(&self, key: &Key) {

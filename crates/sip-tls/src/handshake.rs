@@ -331,6 +331,29 @@ impl Handshake {
         }
         self.established |= progress.established;
         self.peer_closed |= progress.peer_closed;
+        if progress.established {
+            self.check_resumed_server()?;
+        }
+        Ok(())
+    }
+
+    /// A server whose session is resumed shows no certificate: the one that it showed then is
+    /// verified by what is in service now.
+    fn check_resumed_server(&self) -> Result<(), HandshakeError> {
+        let (Ours::Client { tls, remote, name }, Some(session)) = (&self.side, &self.session)
+        else {
+            return Ok(());
+        };
+        if session.is_resumed()
+            && let Some(Err(fault)) = tls.check_peer(session)
+        {
+            // Else it would be resumed and refused for ever, whatever it has to show by then.
+            tls.forget(*remote, name);
+            return Err(HandshakeError {
+                fault: Some(fault),
+                ..HandshakeError::new(HandshakeFailure::BadCertificate)
+            });
+        }
         Ok(())
     }
 
