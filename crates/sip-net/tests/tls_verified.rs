@@ -393,6 +393,42 @@ fn a_reload_closes_connections_to_servers_too() {
 }
 
 #[test]
+fn a_reload_closes_connections_to_servers_that_must_bear_another_name() {
+    let world = World::new();
+    let theirs = world.pair("sip.far.example", 5, |_| {});
+    let (mut server, _) = serve(world.server(&theirs, Resumption::Psk));
+    let entry = |expect: &str| {
+        let entry = PeerEntry {
+            tls: Arc::new(world.client(None).build().unwrap()),
+            expect: Some(expect.into()),
+        };
+        ("far.example".to_owned(), entry)
+    };
+    let peers = PeerTls::new();
+    peers.replace([entry("sip.far.example")]);
+    let config = NetConfig {
+        client_tls: Some(Arc::new(world.client(None).build().unwrap())),
+        peers: Some(peers.clone()),
+        handshakes: Some(HandshakePool::start(HandshakeConfig::default()).unwrap()),
+        ..NetConfig::default()
+    };
+    let listener = ListenerConfig::outbound(Transport::Tls, any_port("127.0.0.1"));
+    let mut client = Bench::new(&[listener], config);
+    let far_at = named(server.addr(), "far.example");
+    client.net.send(&far_at, &request("x"), 0);
+    server.until_with(&mut [&mut client], message);
+    for (expect, count) in [("SIP.far.example", 1), ("other.example", 0)] {
+        peers.replace([entry(expect)]);
+        client.net.recheck_peers();
+        for _ in 0..20 {
+            client.turn();
+        }
+        assert_eq!(client.net.connection_count(), count, "{expect}");
+    }
+    assert_eq!(client.until(closed), CloseReason::Certificate);
+}
+
+#[test]
 fn a_name_may_be_called_by_settings_of_its_own() {
     let world = World::new();
     let elsewhere = TestCa::named("Another CA");

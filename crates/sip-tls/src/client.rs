@@ -1,6 +1,6 @@
 //! The connections that we open: what we offer, whom we believe, who we are.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,6 +14,7 @@ use crate::config::TlsConfig;
 use crate::engine::TlsEngine;
 use crate::error::TlsError;
 use crate::fault::CertificateFault;
+use crate::identity::server_name;
 use crate::key_pair::KeyPair;
 use crate::legacy::{LegacyClient, Resumable};
 use crate::resumption::ClientResumption;
@@ -201,16 +202,31 @@ impl ClientTls {
         self.sessions.forget_tls12(&(identity, name.clone(), addr));
     }
 
-    /// Verifies the certificate of a server again, by what is in service now;
-    /// `None` where it showed none. Its name was looked at when the connection
-    /// was made.
-    pub fn check_peer(&self, session: &Session) -> Option<Result<(), CertificateFault>> {
+    /// Verifies the certificate of a server again, by what is in service now, and that it bears
+    /// this name, or else its address; `None` where it showed none.
+    pub fn check_peer(
+        &self,
+        session: &Session,
+        name: Option<&str>,
+        ip: IpAddr,
+    ) -> Option<Result<(), CertificateFault>> {
+        match server_name(name, ip) {
+            Some(name) => self.check_peer_as(session, &name),
+            None => Some(Err(CertificateFault::WrongName)),
+        }
+    }
+
+    pub(crate) fn check_peer_as(
+        &self,
+        session: &Session,
+        name: &ServerName<'_>,
+    ) -> Option<Result<(), CertificateFault>> {
         let chain = session.peer_certificates()?;
         let settings = Arc::clone(&self.state().settings);
         Some(if settings.side.trusts_anyone {
             Ok(())
         } else {
-            settings.trust.check_server(chain, UnixTime::now())
+            settings.trust.check_server(chain, name, UnixTime::now())
         })
     }
 

@@ -95,7 +95,7 @@ mod tests {
         BasicConstraints, CertificateParams, CertifiedIssuer, DnType, GeneralSubtree as Subtree,
         IsCa, KeyPair, NameConstraints as Constraints,
     };
-    use rustls::pki_types::UnixTime;
+    use rustls::pki_types::{ServerName, UnixTime};
 
     use super::*;
     use crate::fault::CertificateFault;
@@ -148,12 +148,16 @@ mod tests {
         };
         let issuer = between.as_ref().unwrap_or(&root);
         let key = KeyKind::P256.generate();
-        let leaf = params(&[uri], 2020, 2099).signed_by(&key, issuer).unwrap();
+        // The address is what it is called by: no constraint is about it.
+        let leaf = params(&[uri, "192.0.2.1"], 2020, 2099)
+            .signed_by(&key, issuer)
+            .unwrap();
         let chain = leaf.pem() + &issuer.pem();
         let chain = parse_certificates(chain.as_bytes(), None).unwrap();
         let mut trust = Trust::default();
         trust.add_roots(root.pem().as_bytes(), None).unwrap();
-        trust.check_server(&chain, UnixTime::now())
+        let name = ServerName::try_from("192.0.2.1").unwrap();
+        trust.check_server(&chain, &name, UnixTime::now())
     }
 
     #[test]

@@ -345,7 +345,7 @@ impl Handshake {
             return Ok(());
         };
         if session.is_resumed()
-            && let Some(Err(fault)) = tls.check_peer(session)
+            && let Some(Err(fault)) = tls.check_peer_as(session, name)
         {
             // Else it would be resumed and refused for ever, whatever it has to show by then.
             tls.forget(*remote, name);

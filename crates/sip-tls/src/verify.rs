@@ -240,16 +240,44 @@ impl Trust {
         Ok(self.verify_leaf(end_entity)?.min(end))
     }
 
-    /// Verifies the chain of a server whose connection is up.
+    /// Verifies the chain of a server, and that its certificate bears this name. Gives when
+    /// the first certificate ends, as `verify` does.
+    fn verify_server(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        now: UnixTime,
+        algorithms: &WebPkiSupportedAlgorithms,
+    ) -> Result<u64, CertificateFault> {
+        let end = self.verify(end_entity, intermediates, now, Side::Server, algorithms)?;
+        let certificate =
+            EndEntityCert::try_from(end_entity).map_err(|_| CertificateFault::Malformed)?;
+        // RFC 3261 26.3.2.1: "If the certificate is invalid, revoked, or if it does not identify the
+        // appropriate party, the UA MUST NOT send the REGISTER message and otherwise proceed with the
+        // registration."
+        let bears = match name {
+            ServerName::DnsName(domain) => bears_sip_domain(&certificate, domain.as_ref()),
+            other => certificate.verify_is_valid_for_subject_name(other).is_ok(),
+        };
+        if bears {
+            Ok(end)
+        } else {
+            Err(CertificateFault::WrongName)
+        }
+    }
+
+    /// Verifies a server whose session is resumed, or whose connection is up.
     pub(crate) fn check_server(
         &self,
         chain: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
         now: UnixTime,
     ) -> Result<(), CertificateFault> {
         let (end_entity, above) = chain.split_first().ok_or(CertificateFault::Missing)?;
         let provider = rustls::crypto::aws_lc_rs::default_provider();
         let algorithms = provider.signature_verification_algorithms;
-        self.verify(end_entity, above, now, Side::Server, &algorithms)
+        self.verify_server(end_entity, above, name, now, &algorithms)
             .map(|_| ())
     }
 
@@ -395,29 +423,16 @@ impl ServerCertVerifier for ServerVerifier {
             return Ok(ServerCertVerified::assertion());
         };
         let end = trust
-            .verify(
+            .verify_server(
                 end_entity,
                 intermediates,
+                server_name,
                 now,
-                Side::Server,
                 &self.algorithms,
             )
             .map_err(CertificateFault::into_error)?;
         current(|context| context.not_after_unix_s = Some(end));
-        let certificate = EndEntityCert::try_from(end_entity)
-            .map_err(|_| CertificateFault::Malformed.into_error())?;
-        // RFC 3261 26.3.2.1: "If the certificate is invalid, revoked, or if it does not identify the
-        // appropriate party, the UA MUST NOT send the REGISTER message and otherwise proceed with the
-        // registration."
-        let bears = match server_name {
-            ServerName::DnsName(domain) => bears_sip_domain(&certificate, domain.as_ref()),
-            other => certificate.verify_is_valid_for_subject_name(other).is_ok(),
-        };
-        if bears {
-            Ok(ServerCertVerified::assertion())
-        } else {
-            Err(CertificateFault::WrongName.into_error())
-        }
+        Ok(ServerCertVerified::assertion())
     }
 
     signatures!();
@@ -519,7 +534,8 @@ mod tests {
         for list in lists {
             trust.add_crls(list.as_bytes(), None).unwrap();
         }
-        trust.check_server(&chain, UnixTime::now())
+        let name = ServerName::try_from("example.com").unwrap();
+        trust.check_server(&chain, &name, UnixTime::now())
     }
 
     #[test]

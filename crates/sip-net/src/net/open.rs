@@ -145,9 +145,8 @@ impl Net {
             return;
         }
         let side = self.conns.get(id).and_then(|conn| {
-            let (tls, expect) = self.client_tls_of(conn)?;
-            let name = expect.as_ref().or(conn.tls_name()).map(|name| &**name);
-            Side::client(tls, name, conn.flow.remote.ip())
+            let (tls, name) = self.client_tls_of(conn)?;
+            Side::client(tls, name.as_deref(), conn.flow.remote.ip())
         });
         let Some(side) = side else {
             self.drop_conn(id, CloseReason::Handshake);
@@ -156,16 +155,16 @@ impl Net {
         self.begin_client_handshake(id, side, on_event);
     }
 
-    /// What the handshake of a connection that is opened is made from, and the
-    /// name that its peer must bear where that is not the one that was called:
-    /// the connection's own, that of the name, or that of all.
+    /// What the handshake of a connection that is opened is made from: the connection's own,
+    /// that of the name, or that of all; and the name that its peer must bear, the one that was
+    /// called if there is no other.
     pub(super) fn client_tls_of(&self, conn: &Conn) -> Option<(Arc<ClientTls>, Option<Arc<str>>)> {
         if let Some(own) = conn
             .opened
             .as_ref()
             .and_then(|opened| opened.client_tls.as_ref())
         {
-            return Some((Arc::clone(own), None));
+            return Some((Arc::clone(own), conn.tls_name().cloned()));
         }
         let config = &self.shared.config;
         let by_name = match (&config.peers, conn.tls_name()) {
@@ -173,10 +172,11 @@ impl Net {
             (Some(peers), None) => peers.find(&conn.flow.remote.ip().to_string()),
             _ => None,
         };
-        match by_name {
-            Some(entry) => Some((entry.tls, entry.expect)),
-            None => Some((config.client_tls.clone()?, None)),
-        }
+        let (tls, expect) = match by_name {
+            Some(entry) => (entry.tls, entry.expect),
+            None => (config.client_tls.clone()?, None),
+        };
+        Some((tls, expect.or_else(|| conn.tls_name().cloned())))
     }
 
     /// A connection carries messages from now on.

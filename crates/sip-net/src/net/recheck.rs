@@ -42,8 +42,8 @@ impl Recheck {
 impl Net {
     /// Verifies the certificates of all peers again, by what is in service now,
     /// and closes the connections of those that fail: to be asked for after a
-    /// change of roots, lists or policy. It is done a few at a time, by the
-    /// calls of [`Net::poll`] that follow.
+    /// change of roots, lists or policy, or of the names that servers must bear. It
+    /// is done a few at a time, by the calls of [`Net::poll`] that follow.
     pub fn recheck_peers(&mut self) {
         let secured = |conn: &Conn| conn.session.is_some() || conn.stage.is_handshaking();
         self.recheck.queue = self.conns.ids_of(secured).into();
@@ -73,7 +73,8 @@ impl Net {
         let conn = self.conns.get(id)?;
         let session = conn.session.as_ref()?;
         if conn.opened.is_some() {
-            return self.client_tls_of(conn)?.0.check_peer(session);
+            let (tls, name) = self.client_tls_of(conn)?;
+            return tls.check_peer(session, name.as_deref(), conn.flow.remote.ip());
         }
         let listener = self.listeners.get(usize::from(conn.flow.listener.0))?;
         let tls = listener.tls.as_ref()?;
