@@ -209,8 +209,9 @@ fn value_at(line: &[u8], at: usize) -> Range<usize> {
     start..start + len
 }
 
-/// Tells the password in each `sip:user:password@host`, and the credentials in headers that a URI
-/// asks for (RFC 3261 19.1.1), as in `sip:host?Authorization=Digest...`.
+/// Tells the password in each `sip:user:password@host`, the credentials in headers that such a
+/// URI asks for (RFC 3261 19.1.1), as in `sip:host?Authorization=Digest...`, and the password in
+/// each `https://user:password@host` or the like.
 fn uri_passwords(line: &[u8], tell: &mut impl FnMut(Range<usize>)) {
     let mut marks = None;
     let mut end_before = None;
@@ -218,6 +219,14 @@ fn uri_passwords(line: &[u8], tell: &mut impl FnMut(Range<usize>)) {
     while let Some(start) = uri_start(line, at) {
         at = start;
         let marks = marks.get_or_insert_with(|| Marks::of(line));
+        if begins_authority(line, start) {
+            let end = marks.authority_ends.first_from(start);
+            if let Some(secret) = marks.password(start, end.unwrap_or(line.len())) {
+                at = secret.end;
+                tell(secret);
+            }
+            continue;
+        }
         let end = marks.uri_ends.first_from(start).unwrap_or(line.len());
         // A URI that lies in another ends with it, and what is in both was looked at with that
         // one: but here a name may begin.
@@ -237,11 +246,20 @@ fn uri_passwords(line: &[u8], tell: &mut impl FnMut(Range<usize>)) {
     }
 }
 
+/// What stands between a scheme and the host of a URI of the common form (RFC 3986 3.2).
+const AUTHORITY_MARK: &str = "://";
+
+/// Whether what begins there is a URI of the common form behind its scheme, and not one of SIP.
+fn begins_authority(line: &[u8], start: usize) -> bool {
+    let front = line.get(..start).unwrap_or_default();
+    front.ends_with(AUTHORITY_MARK.as_bytes())
+}
+
 /// Where the first URI begins whose scheme stands at `at` or behind it, without the scheme.
 fn uri_start(line: &[u8], at: usize) -> Option<usize> {
     (at..line.len()).find_map(|at| {
         let rest = line.get(at..)?;
-        let mut schemes = ["sip:", "sips:"].iter();
+        let mut schemes = ["sip:", "sips:", AUTHORITY_MARK].iter();
         let scheme = schemes.find(|scheme| begins(rest, scheme))?;
         Some(at + scheme.len())
     })
@@ -253,6 +271,8 @@ struct Marks<'a> {
     line: &'a [u8],
     /// What no URI goes beyond.
     uri_ends: Places,
+    /// What user, password, host and port of a URI of the common form do not go beyond.
+    authority_ends: Places,
     colons: Places,
     ats: Places,
     /// What is before and between the headers of a URI.
@@ -280,6 +300,7 @@ impl<'a> Marks<'a> {
         Self {
             line,
             uri_ends: Places::of(line, b">\" \t"),
+            authority_ends: Places::of(line, b"/?#>\" \t"),
             colons: Places::of(line, b":"),
             ats: Places::of(line, b"@"),
             separators: Places::of(line, b"?&"),
@@ -370,20 +391,23 @@ fn begins(text: &[u8], front: &str) -> bool {
     text.is_some_and(|text| text.eq_ignore_ascii_case(front.as_bytes()))
 }
 
-/// Where the key begins in a line of SDP that carries one: `a=crypto` (RFC 4568), `k=`
-/// (RFC 8866), ICE passwords.
+/// Where the key begins in a line of SDP that carries one: `crypto` (RFC 4568), `key-mgmt`
+/// (RFC 4567), ICE passwords, and `k=` (RFC 8866). An attribute may stand in another one, as in
+/// `a=acap:1 crypto:1 ...` (RFC 5939).
 fn media_key(line: &[u8]) -> Option<usize> {
-    let begins = |name: &str| begins(line, name);
-    let colon = || line.iter().position(|byte| *byte == b':');
-    if begins("a=crypto:") {
-        let is_inline = |seven: &[u8]| seven.eq_ignore_ascii_case(b"inline:");
-        let inline = line.windows(7).position(is_inline);
-        return Some(inline.map_or("a=crypto:".len(), |at| at + 7));
+    let behind = |mark: &str| {
+        let is_mark = |part: &[u8]| part.eq_ignore_ascii_case(mark.as_bytes());
+        let at = line.windows(mark.len()).position(is_mark)?;
+        Some(at + mark.len())
+    };
+    if begins(line, "k=") {
+        return behind(":").or(Some(2));
     }
-    if begins("a=ice-pwd:") || begins("a=key-mgmt:") {
-        return colon().map(|at| at + 1);
+    if !begins(line, "a=") {
+        return None;
     }
-    begins("k=").then(|| colon().map_or(2, |at| at + 1))
+    let marks = ["inline:", "key-mgmt:", "ice-pwd:"].into_iter();
+    marks.filter_map(behind).min().or_else(|| behind("crypto:"))
 }
 
 /// What came from outside does not steer the terminal.
@@ -530,6 +554,46 @@ mod tests {
     }
 
     #[test]
+    fn a_key_in_an_attribute_within_another_is_masked() {
+        for (line, expected) in [
+            (
+                "a=acap:1 crypto:1 AES_CM_128_HMAC_SHA1_80 inline:WVNfX19zZW1j|2^20",
+                "a=acap:1 crypto:1 AES_CM_128_HMAC_SHA1_80 inline:***",
+            ),
+            ("a=acap:2 key-mgmt:mikey AQAFgM0X", "a=acap:2 key-mgmt:***"),
+            ("A=ACAP:3 ICE-PWD:secret", "A=ACAP:3 ICE-PWD:***"),
+            ("a=acap:4 crypto:1 X other:key", "a=acap:4 crypto:***"),
+            ("a=crypto:1 X other:key", "a=crypto:***"),
+            ("a=key-mgmt:mikey AQ inline:x", "a=key-mgmt:***"),
+            ("a=pcfg:1 t=1 a=1", "a=pcfg:1 t=1 a=1"),
+            ("i=inline:x", "i=inline:x"),
+        ] {
+            let text = masked(format!("INVITE sip:a SIP/2.0\r\n\r\n{line}\r\n").as_bytes());
+            assert_eq!(text, format!("INVITE sip:a SIP/2.0\n\n{expected}"));
+        }
+    }
+
+    #[test]
+    fn a_password_in_a_uri_of_another_scheme_is_masked() {
+        for (line, expected) in [
+            (
+                "Alert-Info: <https://bob:secret@host/ring.wav>;x=y",
+                "Alert-Info: <https://bob:***@host/ring.wav>;x=y",
+            ),
+            (
+                "Call-Info: <http://:secret@h>, <ftp://a:b:c@d@h/e:f@g>",
+                "Call-Info: <http://:***@h>, <ftp://a:***@h/e:f@g>",
+            ),
+            (
+                "Error-Info: <https://host:8443/a?b:c@d>, <http://[::1]:80#x:y@z>",
+                "Error-Info: <https://host:8443/a?b:c@d>, <http://[::1]:80#x:y@z>",
+            ),
+        ] {
+            assert_eq!(header(line), expected);
+        }
+    }
+
+    #[test]
     fn a_message_in_a_body_is_masked_too() {
         let text = masked(
             b"NOTIFY sip:a SIP/2.0\r\n\r\nSIP/2.0 200 OK\r\nAuthorization: Digest response=\"0123\"\r\n\r\n",
@@ -655,6 +719,7 @@ mod tests {
             "sip:h?%=? ",
             "sip:x=",
             "?%=",
+            ">://a:b@",
         ] {
             let line = format!("To: <sip:{}", part.repeat(64 * 1024 / part.len()));
             for _ in 0..20 {
