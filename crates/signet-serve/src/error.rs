@@ -37,6 +37,7 @@ impl Error {
                 "run as the user that the file or the folder belongs to, or name another"
             }
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room on the disk",
+            ErrorKind::AlreadyExists => "name another file, or move that one away",
             _ => "look at the file and the disk that it is on",
         };
         Self::new(

@@ -161,6 +161,15 @@ mod tests {
         is(1, "records.path", "there is no folder for ");
         is(2, "log.trace_pcap", "there is no folder for ");
         assert_eq!(found.len(), 3);
+        // What is no file of messages is not moved out of the way, nor put an end to.
+        for name in ["notes", "trace.1"] {
+            std::fs::write(at(name), "mine").unwrap();
+            let pcap = name.strip_suffix(".1").unwrap_or(name);
+            let found = places("data", "calls", pcap);
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(found[0].1.ends_with("no file of messages (pcapng)"));
+            std::fs::remove_file(at(name)).unwrap();
+        }
         let folders = places("data", "", "");
         assert_eq!(folders.len(), 2, "{folders:?}");
         let there = std::fs::read_dir(temp.path()).unwrap();

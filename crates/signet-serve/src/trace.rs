@@ -14,7 +14,7 @@ mod pcap;
 mod text;
 
 use std::cell::{Cell, RefCell};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -208,16 +208,15 @@ fn terminal() -> Result<Outlet, Error> {
 
 /// Whether a file of this name could be begun; nothing is made for it.
 pub(crate) fn can_be_written(path: &Path, data: &Path) -> Result<(), Unwritable> {
-    match path.symlink_metadata() {
-        Ok(there) if !there.is_file() => {
-            let error = Error::new(
-                format!("{} is there, and no plain file", path.display()),
-                "name another in log.trace_pcap",
-            );
-            Err((Errno::EEXIST, error))
-        }
-        _ => places::can_be_made(path, data),
+    if let Err(error) = pcap::can_be_begun(path) {
+        let remedy = "name another in log.trace_pcap, or move that one away";
+        let told = match error.kind() {
+            ErrorKind::AlreadyExists => Error::new(error.to_string(), remedy),
+            _ => Error::file("read", path, &error),
+        };
+        return Err((Errno::EEXIST, told));
     }
+    places::can_be_made(path, data)
 }
 
 /// Makes the file, and starts the thread that writes it.

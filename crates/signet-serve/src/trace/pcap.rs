@@ -2,7 +2,7 @@
 //! (draft-ietf-opsawg-pcapng), packets of IP.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -49,7 +49,8 @@ pub(crate) struct PcapFile {
 }
 
 impl PcapFile {
-    /// Makes the file, mode 0600. One that is there already is kept as `FILE.1`.
+    /// Makes the file, mode 0600. One that is there already is kept as `FILE.1`, if both are
+    /// files of messages.
     pub(crate) fn create(path: &Path, bytes_max: u64) -> io::Result<Self> {
         let mut file = Self {
             to: BufWriter::new(begin(path)?),
@@ -118,22 +119,49 @@ impl PcapFile {
 
 /// A new file, for its owner alone, in the place of one that is kept as another.
 fn begin(path: &Path) -> io::Result<File> {
-    let mut kept = path.as_os_str().to_owned();
-    kept.push(".1");
-    match std::fs::symlink_metadata(path) {
-        // What is no file (a device, a link) is not moved out of the way.
-        Ok(there) if !there.is_file() => {
-            let why = "it is there, and no plain file";
-            return Err(io::Error::new(ErrorKind::AlreadyExists, why));
-        }
-        Ok(_) => std::fs::rename(path, kept)?,
-        Err(_) => {}
+    can_be_begun(path)?;
+    if path.symlink_metadata().is_ok() {
+        std::fs::rename(path, kept(path))?;
     }
     OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
         .open(path)
+}
+
+/// Where a file is kept that another takes the place of.
+fn kept(path: &Path) -> PathBuf {
+    let mut kept = path.as_os_str().to_owned();
+    kept.push(".1");
+    kept.into()
+}
+
+/// Whether what stands there may be moved out of the way, and what it takes the place of may go.
+pub(super) fn can_be_begun(path: &Path) -> io::Result<()> {
+    may_be_replaced(path)?;
+    may_be_replaced(&kept(path))
+}
+
+/// Whether nothing is there, or a file of messages, or an empty one: a name may be mistyped.
+fn may_be_replaced(path: &Path) -> io::Result<()> {
+    let in_the_way = |what: &str| {
+        let why = format!("{} is there, and {what}", path.display());
+        Err(io::Error::new(ErrorKind::AlreadyExists, why))
+    };
+    match path.symlink_metadata() {
+        Err(_) => return Ok(()),
+        // A device or a link, which is not followed.
+        Ok(there) if !there.is_file() => return in_the_way("no plain file"),
+        Ok(_) => {}
+    }
+    let mut magic = Vec::new();
+    File::open(path)?.take(4).read_to_end(&mut magic)?;
+    if magic.is_empty() || magic == SECTION.to_le_bytes() {
+        Ok(())
+    } else {
+        in_the_way("no file of messages (pcapng)")
+    }
 }
 
 /// The beginning of a file.
@@ -276,6 +304,31 @@ mod tests {
         let last = std::fs::read(&path).unwrap();
         drop(PcapFile::create(&path, 8_192).unwrap());
         assert_eq!(std::fs::read(&before).unwrap(), last);
+    }
+
+    #[test]
+    fn what_is_no_file_of_messages_stays_where_it_is() {
+        let folder = TempDir::new("pcap-other");
+        let at = |name: &str| folder.path().join(name);
+        for (there, may) in [("", true), ("[log]\n", false), ("\n\r", false)] {
+            for name in ["t", "t.1"] {
+                std::fs::write(at(name), there).unwrap();
+                let made = PcapFile::create(&at("t"), 8_192);
+                assert_eq!(made.is_ok(), may, "{name} {there:?}");
+                if let Err(error) = made {
+                    let told = error.to_string();
+                    let file = at(name).display().to_string();
+                    assert!(
+                        told.starts_with(&format!("{file} is there, and no ")),
+                        "{told}"
+                    );
+                    assert_eq!(std::fs::read_to_string(at(name)).unwrap(), there);
+                }
+                for name in ["t", "t.1"] {
+                    let _ = std::fs::remove_file(at(name));
+                }
+            }
+        }
     }
 
     #[test]
