@@ -14,7 +14,7 @@ mod pcap;
 mod text;
 
 use std::cell::{Cell, RefCell};
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -255,21 +255,29 @@ fn print_all(inlet: &Inlet) {
 }
 
 fn write_all(inlet: &Inlet, mut file: PcapFile) {
-    while let Some(first) = inlet.next() {
-        let mut written = file.write(&first, inlet.left_out());
-        while written.is_ok()
-            && let Some(seen) = inlet.at_hand()
-        {
-            written = file.write(&seen, inlet.left_out());
+    let written = write_until_end(inlet, &mut file);
+    let path = file.path().display();
+    match written {
+        Ok(0) => {}
+        Ok(left_out) => {
+            tracing::warn!("{path}: {left_out} messages were left out at its end");
         }
-        if let Err(error) = written.and_then(|()| file.flush()) {
-            let path = file.path().display();
-            tracing::error!(
-                "{path}: messages are not written any more: {error}; make room on the disk, then reload"
-            );
-            return;
-        }
+        Err(error) => tracing::error!(
+            "{path}: messages are not written any more: {error}; make room on the disk, then reload"
+        ),
     }
+}
+
+/// Gives how many messages were left out behind the last one that was written.
+fn write_until_end(inlet: &Inlet, file: &mut PcapFile) -> io::Result<u64> {
+    while let Some(first) = inlet.next() {
+        file.write(&first, inlet.left_out())?;
+        while let Some(seen) = inlet.at_hand() {
+            file.write(&seen, inlet.left_out())?;
+        }
+        file.flush()?;
+    }
+    Ok(file.left_out() + inlet.left_out())
 }
 
 /// What one worker shows messages to.

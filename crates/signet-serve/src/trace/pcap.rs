@@ -43,6 +43,8 @@ pub(crate) struct PcapFile {
     path: PathBuf,
     bytes_max: u64,
     written: u64,
+    /// Messages left out that no packet says yet.
+    left_out: u64,
     to: BufWriter<File>,
     packets: Packets,
     blocks: Vec<u8>,
@@ -57,6 +59,7 @@ impl PcapFile {
             path: path.to_owned(),
             bytes_max,
             written: 0,
+            left_out: 0,
             packets: Packets::default(),
             blocks: Vec::new(),
         };
@@ -68,21 +71,24 @@ impl PcapFile {
         &self.path
     }
 
-    /// Writes a message, its secrets blotted out. One that had no way to go is in no packet.
+    /// How many messages were left out that no packet says.
+    pub(crate) fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// Writes a message, its secrets blotted out, before which so many were left out. One that
+    /// had no way to go is in no packet.
     pub(crate) fn write(&mut self, seen: &Seen, left_out: u64) -> io::Result<()> {
+        self.left_out += left_out;
         let Some(local) = seen.local else {
             return Ok(());
         };
         self.blocks.clear();
         let message = blotted(&seen.bytes);
-        for (nth, packet) in self
-            .packets
-            .of(seen, local, &message)
-            .into_iter()
-            .enumerate()
-        {
+        for packet in self.packets.of(seen, local, &message) {
             let mut comments = Vec::new();
-            if nth == 0 && left_out > 0 {
+            let left_out = std::mem::take(&mut self.left_out);
+            if left_out > 0 {
                 comments.push(format!("{left_out} messages before this one were left out"));
             }
             if !matches!(seen.transport, Transport::Udp | Transport::Tcp) {
@@ -353,5 +359,26 @@ mod tests {
         let has = |text: &[u8]| bytes.windows(text.len()).any(|part| part == text);
         assert!(has(b"response=\"****\"") && !has(b"0123"));
         assert!(has(b"7 messages before this one were left out"));
+    }
+
+    #[test]
+    fn what_was_left_out_is_said_before_the_next_message_that_is_there() {
+        let folder = TempDir::new("pcap-left-out");
+        let path = folder.path().join("t");
+        let mut file = PcapFile::create(&path, 8_192).unwrap();
+        let of_no_way = Seen {
+            local: None,
+            ..seen(b"x")
+        };
+        file.write(&of_no_way, 3).unwrap();
+        file.write(&of_no_way, 0).unwrap();
+        assert_eq!(file.left_out(), 3);
+        file.write(&seen(b"y"), 4).unwrap();
+        file.write(&seen(b"z"), 0).unwrap();
+        assert_eq!(file.left_out(), 0);
+        file.flush().unwrap();
+        let text = String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned();
+        assert!(text.contains("7 messages before this one were left out"));
+        assert_eq!(text.matches("were left out").count(), 1);
     }
 }

@@ -142,3 +142,36 @@ fn a_file_is_begun_kept_and_ended_by_the_configuration() {
     log.trace_pcap = Some(folder.path().join("no/such/folder"));
     assert!(tracer.prepare(&log).is_err());
 }
+
+#[test]
+fn what_is_left_out_at_the_end_of_a_file_is_told() {
+    let folder = TempDir::new("trace-end");
+    let path = folder.path().join("t.pcapng");
+    let (outlet, inlet) = Outlet::new();
+    let seen = Arc::new(Seen {
+        at_unix_us: 0,
+        direction: Direction::In,
+        transport: Transport::Udp,
+        local: Some("192.0.2.2:5060".parse().unwrap()),
+        remote: "192.0.2.1:5060".parse().unwrap(),
+        bytes: b"x".to_vec(),
+    });
+    let of_no_way = Arc::new(Seen {
+        local: None,
+        ..Seen::clone(&seen)
+    });
+    // Nobody takes any meanwhile: the last ones are too many.
+    let count = 10_000;
+    outlet.give(&seen);
+    (1..count).for_each(|_| outlet.give(&of_no_way));
+    drop(outlet);
+    let mut file = PcapFile::create(&path, FILE_BYTES_MAX).unwrap();
+    // What was left out is said with the first message, which came before them.
+    assert_eq!(write_until_end(&inlet, &mut file).unwrap(), 0);
+
+    let (outlet, inlet) = Outlet::new();
+    (0..count).for_each(|_| outlet.give(&of_no_way));
+    drop(outlet);
+    let left_out = write_until_end(&inlet, &mut file).unwrap();
+    assert!(left_out > 0 && left_out < count);
+}
