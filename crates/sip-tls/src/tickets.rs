@@ -15,7 +15,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Salt};
+use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use zeroize::{Zeroize, Zeroizing};
 
@@ -91,15 +91,18 @@ struct EpochKey {
 }
 
 impl TicketKeys {
-    /// Keys from a secret, a new one every `rotation` (a minute to a week).
+    /// Keys from a secret, a new one every `rotation` (a minute to a week). Its name is derived
+    /// from it, so that nodes can be compared.
     pub fn new(mut secret: [u8; SECRET_BYTES], rotation: Duration) -> Result<Self, TlsError> {
+        let kept = Zeroizing::new(secret);
+        secret.zeroize();
+        let id = public_name(&kept);
         let only = TicketSecret {
-            id: String::new(),
-            secret: Zeroizing::new(secret),
+            id: id.ok_or_else(|| TlsError::new(None, "the secret of tickets gives no name"))?,
+            secret: kept,
             created_unix_s: 0,
             not_after_unix_s: None,
         };
-        secret.zeroize();
         Self::from_secrets(vec![only], rotation, Duration::ZERO)
     }
 
@@ -152,6 +155,15 @@ impl TicketKeys {
     /// For how long a ticket is good, in seconds.
     pub fn lifetime_s(&self) -> u32 {
         u32::try_from(self.ring().epoch_s).unwrap_or(u32::MAX)
+    }
+
+    /// The names of the secrets, the newest first. They are no secrets.
+    pub fn ids(&self) -> Vec<String> {
+        let secrets = &self.ring().secrets;
+        secrets
+            .iter()
+            .map(|secret| secret.from.id.clone())
+            .collect()
     }
 
     /// Seals `plain` for `scope`.
@@ -310,7 +322,7 @@ impl Secret {
     }
 
     fn derive(&self, epoch: u64) -> Option<EpochKey> {
-        let root = Salt::new(HKDF_SHA256, b"signet session tickets").extract(&*self.from.secret);
+        let root = root_of(&self.from.secret);
         let number = epoch.to_be_bytes();
         let mut name = [0; NAME_BYTES];
         root.expand(&[b"name", &number], Len(NAME_BYTES))
@@ -325,6 +337,23 @@ impl Secret {
         let key = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &*key).ok()?);
         Some(EpochKey { epoch, name, key })
     }
+}
+
+/// What all is derived from that comes of a secret.
+fn root_of(secret: &[u8; SECRET_BYTES]) -> Prk {
+    Salt::new(HKDF_SHA256, b"signet session tickets").extract(secret)
+}
+
+/// A name for a secret that came with none. It says no more of it than the name of a key does,
+/// which stands at the front of every ticket.
+fn public_name(secret: &[u8; SECRET_BYTES]) -> Option<String> {
+    let mut name = [0; 4];
+    root_of(secret)
+        .expand(&[b"public name"], Len(name.len()))
+        .ok()?
+        .fill(&mut name)
+        .ok()?;
+    Some(format!("{:08x}", u32::from_be_bytes(name)))
 }
 
 /// How many bytes are derived.

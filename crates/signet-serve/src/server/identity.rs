@@ -14,7 +14,8 @@ use std::sync::Arc;
 use nix::errno::Errno;
 use sip_net::clock;
 use sip_tls::{
-    ClientTls, ClientTlsConfig, ServerTls, ServerTlsConfig, TlsConfig, TlsEngine, TlsError,
+    ClientTls, ClientTlsConfig, ServerTls, ServerTlsConfig, TicketKeys, TlsConfig, TlsEngine,
+    TlsError,
 };
 
 use crate::Error;
@@ -42,6 +43,8 @@ pub(super) struct Identity {
     client_print: u64,
     /// The same for names with settings of their own.
     pub(super) peers: outgoing::Peers,
+    /// The keys of session tickets.
+    pub(super) tickets: TicketKeys,
     shown: Vec<Option<ListenerTls>>,
     outgoing: ShownOutgoing,
 }
@@ -53,6 +56,7 @@ pub(super) struct Material {
     client: ClientTlsConfig,
     client_print: u64,
     peers: Vec<ReadPeer>,
+    tickets: TicketKeys,
     shown: Vec<Option<ListenerTls>>,
     outgoing: ShownOutgoing,
 }
@@ -106,6 +110,7 @@ impl Material {
             client: client.tls,
             client_print: client.print,
             peers: outgoing::read_peers(config, &ca_pem, &files)?,
+            tickets,
             shown,
             outgoing: ShownOutgoing::read(&config.tls, &files)?,
         })
@@ -130,6 +135,7 @@ impl Identity {
             own: material.own,
             client: Arc::new(client),
             client_print: material.client_print,
+            tickets: material.tickets,
             shown: material.shown,
             outgoing: material.outgoing,
         })
@@ -171,6 +177,7 @@ impl Identity {
             self.client_print = fresh.client_print;
         }
         self.peers.replace(fresh.peers)?;
+        self.tickets = fresh.tickets;
         self.own = fresh.own;
         self.shown = fresh.shown;
         self.outgoing = fresh.outgoing;

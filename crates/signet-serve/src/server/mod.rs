@@ -381,7 +381,7 @@ impl Server {
         // From here on nothing fails: what is taken over was read and found good.
         self.identity.replace(fresh)?;
         self.tickets.reloaded();
-        let tickets = self.tickets.reporter(&config.tls);
+        let tickets = self.tickets.reporter(&config.tls, &self.identity.tickets);
         self.sources.set_tls(self.identity.shown(), tickets);
         for (listener, held) in planned.iter().zip(&self.websockets) {
             if let Some(held) = held {
@@ -446,7 +446,9 @@ impl Server {
         self.identity.warn();
         let (data, domains) = (&self.data, &self.domains);
         if self.identity.renew_own(data, domains, &self.planned)? {
-            let tickets = self.tickets.reporter(&self.config.tls);
+            let tickets = self
+                .tickets
+                .reporter(&self.config.tls, &self.identity.tickets);
             self.sources.set_tls(self.identity.shown(), tickets);
             tracing::info!("the server's own certificate was renewed");
         }

@@ -149,7 +149,7 @@ impl Server {
             listeners: listener_names(&planned, &bound),
             tls: Mutex::new(ShownTls::new(
                 identity.shown(),
-                tickets.reporter(&config.tls),
+                tickets.reporter(&config.tls, &identity.tickets),
             )),
             client_tls: identity.client.clone(),
             threads: Threads::default(),

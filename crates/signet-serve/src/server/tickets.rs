@@ -172,10 +172,20 @@ impl Tickets {
         }
     }
 
-    /// What an auditor is told; no secret is in it.
-    pub(super) fn reporter(&self, given: &Tls) -> TicketReporter {
+    /// What an auditor is told of the keys in service; no secret is in it.
+    pub(super) fn reporter(&self, given: &Tls, keys: &TicketKeys) -> TicketReporter {
         match self {
-            Self::File => TicketReporter::File(tickets_by_file(given)),
+            Self::File => {
+                let secrets = keys.ids().into_iter().map(|id| ShownSecret {
+                    id,
+                    created_unix_s: None,
+                    not_after_unix_s: None,
+                });
+                TicketReporter::File(ShownTickets {
+                    secrets: secrets.collect(),
+                    ..tickets_by_file(given)
+                })
+            }
             Self::Store(stored) => {
                 TicketReporter::Store(stored.state.clone(), stored.counters.clone())
             }
@@ -371,7 +381,7 @@ fn secret_of(row: TicketSecretRow) -> TicketSecret {
 fn shown_secret(secret: &TicketSecret) -> ShownSecret {
     ShownSecret {
         id: secret.id.clone(),
-        created_unix_s: secret.created_unix_s,
+        created_unix_s: Some(secret.created_unix_s),
         not_after_unix_s: secret.not_after_unix_s,
     }
 }
@@ -382,4 +392,23 @@ fn unix_s() -> u64 {
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_in_a_file_is_told_by_a_name() {
+        let told = |byte| {
+            let keys = TicketKeys::new([byte; 32], Duration::from_secs(3_600)).unwrap();
+            Tickets::File.reporter(&Tls::default(), &keys).shown()
+        };
+        let shown = told(1);
+        assert_eq!(shown.secrets.len(), 1);
+        let id = &shown.secrets[0].id;
+        assert_eq!(id.len(), 8);
+        assert_eq!(*id, told(1).secrets[0].id);
+        assert_ne!(*id, told(2).secrets[0].id);
+    }
 }

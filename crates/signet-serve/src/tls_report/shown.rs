@@ -141,7 +141,8 @@ pub(crate) struct ShownTickets {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ShownSecret {
     pub(crate) id: String,
-    pub(crate) created_unix_s: u64,
+    /// `None` where the secret is in a file, which does not say it.
+    pub(crate) created_unix_s: Option<u64>,
     pub(crate) not_after_unix_s: Option<u64>,
 }
 

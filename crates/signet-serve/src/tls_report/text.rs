@@ -145,12 +145,14 @@ fn ticket_lines(text: &mut String, tickets: &Tickets, now_unix_s: u64) {
                 format!("opens tickets {rest} more")
             }
         };
-        let age = span(now_unix_s.saturating_sub(secret.created_unix_s));
-        line(
-            text,
-            "  secret",
-            &format!("{}, {age} old, {until}", secret.id),
-        );
+        let told = match secret.created_unix_s {
+            Some(created) => {
+                let age = span(now_unix_s.saturating_sub(created));
+                format!("{}, {age} old, {until}", secret.id)
+            }
+            None => secret.id.clone(),
+        };
+        line(text, "  secret", &told);
     }
     line(text, "good for", &span(shown.lifetime_s));
     if let Some(rotation_s) = shown.secret_rotation_s {

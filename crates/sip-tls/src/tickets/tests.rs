@@ -55,6 +55,17 @@ fn every_bit_counts_and_nothing_is_sealed_alike_twice() {
 }
 
 #[test]
+fn a_secret_is_told_from_another_by_its_name() {
+    assert_eq!(keys(1).ids(), keys(1).ids());
+    assert_ne!(keys(1).ids(), keys(2).ids());
+    assert!(keys(1).ids().iter().all(|id| id.len() == 8));
+    // The name of a key is made of something else.
+    let ticket = keys(1).seal(NOW, b"scope", b"session").unwrap();
+    let front = u32::from_be_bytes(ticket[..4].try_into().unwrap());
+    assert_ne!(keys(1).ids(), [format!("{front:08x}")]);
+}
+
+#[test]
 fn the_secret_is_not_shown() {
     let shown = format!("{:?}", keys(0xab));
     assert!(!shown.contains("171") && !shown.contains("ab,"), "{shown}");

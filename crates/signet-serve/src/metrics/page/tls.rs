@@ -142,6 +142,8 @@ fn tickets(page: &mut Page, shown: &ShownTickets) {
         "gauge",
     );
     for secret in &shown.secrets {
-        page.sample(name, &[("id", &secret.id)], secret.created_unix_s);
+        if let Some(created) = secret.created_unix_s {
+            page.sample(name, &[("id", &secret.id)], created);
+        }
     }
 }
