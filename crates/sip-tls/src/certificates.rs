@@ -1,6 +1,6 @@
 //! The certificates of a listener, and which of them a client gets.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use webpki::EndEntityCert;
 
 use crate::error::TlsError;
 use crate::hello::Hello;
+use crate::identity::sip_uri_domain;
 
 /// What is signed in some tens of microseconds. RSA takes ten times as long, the
 /// longer curves several times.
@@ -36,14 +37,10 @@ impl Certificates {
         let leaf = pair
             .end_entity_cert()
             .map_err(|error| TlsError::new(file, error.to_string()))?;
-        let names: Vec<String> = EndEntityCert::try_from(leaf)
-            .map_err(|error| {
-                TlsError::new(file, format!("no certificate that can be read: {error}"))
-            })?
-            .valid_dns_names()
-            .map(str::to_ascii_lowercase)
-            .collect();
-        for name in names {
+        let certificate = EndEntityCert::try_from(leaf).map_err(|error| {
+            TlsError::new(file, format!("no certificate that can be read: {error}"))
+        })?;
+        for name in names(&certificate) {
             self.by_name.entry(name).or_default().push(self.all.len());
         }
         self.all.push(pair);
@@ -103,9 +100,52 @@ impl Certificates {
     }
 }
 
+/// What clients may call the bearer of a certificate: its DNS names, for browsers whatever else it
+/// bears, and the domains in its `sip` URIs (RFC 5922 7.1). Each once.
+fn names(certificate: &EndEntityCert<'_>) -> BTreeSet<String> {
+    let domains = certificate.valid_uri_names().filter_map(sip_uri_domain);
+    let names = certificate.valid_dns_names().chain(domains);
+    names.map(str::to_ascii_lowercase).collect()
+}
+
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.choose(hello.server_name(), hello.signature_schemes())
             .cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key_pair::KeyPair;
+    use crate::testing::TestCa;
+
+    #[test]
+    fn a_certificate_is_chosen_by_every_name_that_it_bears() {
+        let ca = TestCa::new();
+        let mut certificates = Certificates::default();
+        for names in [
+            &["a.example"][..],
+            &["sip:B.example:5061", "c.example"],
+            &["sip:user@d.example"],
+            &["sip:a.example", "e.example"],
+        ] {
+            let (chain, key) = ca.issue(names);
+            let pair = KeyPair::from_pem(chain.as_bytes(), key.as_bytes()).unwrap();
+            certificates.add(pair.modern, None).unwrap();
+        }
+        for (name, place) in [
+            ("a.example", 0),
+            ("b.example", 1),
+            ("c.example", 1),
+            ("e.example", 3),
+            // No certificate bears these.
+            ("d.example", 0),
+            ("f.example", 0),
+        ] {
+            let chosen = certificates.choose(Some(name), &QUICK).unwrap();
+            assert!(Arc::ptr_eq(chosen, &certificates.all[place]), "{name}");
+        }
     }
 }

@@ -94,7 +94,7 @@ pub(super) fn bears_sip_domain(certificate: &EndEntityCert<'_>, domain: &str) ->
 }
 
 /// The domain in a `sip` URI without a user part.
-fn sip_uri_domain(uri: &str) -> Option<&str> {
+pub(super) fn sip_uri_domain(uri: &str) -> Option<&str> {
     let (scheme, rest) = uri.split_once(':')?;
     if !scheme.eq_ignore_ascii_case("sip") || rest.contains('@') {
         return None;
