@@ -205,6 +205,10 @@ impl Client {
             _ if matches!(pending.asked, Asked::Ping) => pending.engine.pinged(now_ms, true),
             Reply::Done(sdp) => self.done(now_ms, pending, sdp),
             Reply::Full => self.go_on(now_ms, pending, Failure::Busy),
+            Reply::Unknown => {
+                self.counters.refused += 1;
+                self.go_on(now_ms, pending, Failure::Unknown);
+            }
             Reply::No(words) => {
                 self.counters.refused += 1;
                 self.go_on(now_ms, pending, Failure::Refused(words));

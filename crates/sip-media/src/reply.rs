@@ -14,6 +14,8 @@ pub(crate) enum Reply<'t> {
     Pong,
     /// It has as many calls as it may have, or no port left.
     Full,
+    /// It does not know the call.
+    Unknown,
     /// It is not done: why, in its words.
     No(Box<str>),
 }
@@ -35,10 +37,18 @@ pub(crate) fn parse(text: &[u8]) -> Option<Reply<'_>> {
         b"error" => match reply.bytes("error-reason").unwrap_or_default() {
             // Said in words alone, and no fault of whoever calls.
             b"Ran out of ports" => Reply::Full,
+            reason if is_unknown(reason) => Reply::Unknown,
             reason => Reply::No(words(reason)),
         },
         _ => return None,
     })
+}
+
+/// Whether an engine says by its reason that it has no such call: it began anew since.
+fn is_unknown(reason: &[u8]) -> bool {
+    const WORDS: &[u8] = b"Unknown call-id";
+    let front = reason.get(..WORDS.len());
+    front.is_some_and(|front| front.eq_ignore_ascii_case(WORDS))
 }
 
 /// Words for a log: printable ASCII, and not too many.
@@ -73,6 +83,18 @@ mod tests {
             (
                 "d6:result5:error12:error-reason16:Ran out of portse",
                 Some(Reply::Full),
+            ),
+            (
+                "d6:result5:error12:error-reason15:Unknown call-ide",
+                Some(Reply::Unknown),
+            ),
+            (
+                "d6:result5:error12:error-reason19:unknown Call-ID (x)e",
+                Some(Reply::Unknown),
+            ),
+            (
+                "d6:result5:error12:error-reason7:Unknowne",
+                Some(Reply::No("Unknown".into())),
             ),
             ("d6:result3:yese", None),
             ("d6:resulti1ee", None),

@@ -216,7 +216,7 @@ fn is_untouched(request: Option<&Message>, place: Option<Span>, given: &Given) -
 /// What a failure comes to.
 pub(super) fn outcome_of(failure: &Failure) -> Outcome {
     match failure {
-        Failure::Gone | Failure::Busy => Outcome::MediaGone,
+        Failure::Gone | Failure::Busy | Failure::Unknown => Outcome::MediaGone,
         Failure::Refused(_) => Outcome::MediaRefused,
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sip_engine::refusal::Reason;
 use sip_engine::settings::{MediaSettings, MediaUse, WhenGone};
-use sip_media::Command;
+use sip_media::{Command, Failure};
 use sip_msg::HeaderName;
 
 use super::bed::*;
@@ -214,6 +214,30 @@ fn where_calls_pass_without_engines_so_do_answers() {
     respond(&mut bed, &copy, 200, &sdp("bob"));
     let of_answer = asked(&mut bed);
     assert_says(&only(fail(&mut bed, of_answer)), &sdp("bob"));
+}
+
+#[test]
+fn an_engine_that_began_anew_is_one_that_is_gone() {
+    for when_gone in [WhenGone::Refuse, WhenGone::Pass] {
+        let mut settings = leading(UDP);
+        settings.media = Some(Arc::new(MediaSettings {
+            when_gone,
+            ..media(MediaUse::Always)
+        }));
+        let mut bed = Bed::new(settings);
+        let copy = call(&mut bed, UDP);
+        respond(&mut bed, &copy, 200, &sdp("bob"));
+        let of_answer = asked(&mut bed);
+        let sent = answer(&mut bed, of_answer, Err(Failure::Unknown));
+        let last = sent.last().unwrap();
+        match when_gone {
+            WhenGone::Refuse => {
+                assert_eq!(last.status(), 503, "{}", last.text);
+                assert!(is_refused(&bed, 503, Reason::MediaUnavailable));
+            }
+            WhenGone::Pass => assert_says(last, &sdp("bob")),
+        }
+    }
 }
 
 #[test]

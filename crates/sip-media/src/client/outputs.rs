@@ -29,6 +29,8 @@ pub enum Failure {
     Gone,
     /// Too much is under way, here or at the engines.
     Busy,
+    /// The engine does not know the call: it began anew since.
+    Unknown,
     /// The engine refuses, in its words.
     Refused(Box<str>),
 }

@@ -267,6 +267,23 @@ fn what_an_engine_refuses_another_may_take_and_nobody_is_left_for_it() {
 }
 
 #[test]
+fn an_engine_that_began_anew_does_not_refuse_what_it_is_asked() {
+    for command in [Command::Offer, Command::Answer, Command::Delete] {
+        let mut client = client(config(2));
+        let mut own = ask(command, "a");
+        own.engine = Some(EngineId::of(at(0)));
+        client.ask(10, Some(1), own);
+        let asked = only(sent(&mut client));
+        let text = "d6:result5:error12:error-reason15:Unknown call-ide";
+        answer(&mut client, 11, &asked, text);
+        let result = client.poll_answer().unwrap().result;
+        assert_eq!(result, Err(Failure::Unknown), "{command:?}");
+        assert_eq!(sent(&mut client), []);
+        assert!(client.poll_change().is_none(), "it is there");
+    }
+}
+
+#[test]
 fn what_is_under_way_about_a_branch_ends_with_it() {
     let mut client = client(config(1));
     for (waiter, call) in [(1, "a;1"), (2, "a;2")] {
