@@ -146,18 +146,15 @@ impl Client {
                 };
                 self.answer(waiter, ask, Ok(given));
             }
-            // Nobody waits for it, and it would take a place from who does.
-            Some(engine) if waiter.is_none() && engine.is_out() && self.is_busy() => {
-                self.send_once(&ask, &engine);
-            }
-            Some(_) if self.pending.len() >= self.config.commands_max => {
-                self.counters.full += 1;
-                self.answer(waiter, ask, Err(Failure::Busy));
-            }
             Some(_) if !self.is_fit(&ask) => {
                 self.counters.unfit += 1;
                 let words = "the description is longer than is taken, or has more streams";
                 self.answer(waiter, ask, Err(Failure::Refused(words.into())));
+            }
+            Some(engine) if waiter.is_none() => self.tell(now_ms, ask, engine),
+            Some(_) if self.is_full() => {
+                self.counters.full += 1;
+                self.answer(waiter, ask, Err(Failure::Busy));
             }
             Some(engine) => {
                 let asked = Asked::Command(waiter, ask, vec![engine.id]);
@@ -286,13 +283,32 @@ impl Client {
         self.held_bytes
     }
 
-    /// The engine for a command: the one that it names, else the one that its Call-ID leads to
-    /// among those that take calls and were not tried.
+    /// Sends what nobody waits for. Where places are few it takes none from who does wait, and is
+    /// not repeated: an engine that loses it keeps a call until nobody sends media.
+    fn tell(&mut self, now_ms: u64, ask: Box<Ask>, engine: Arc<Engine>) {
+        let is_full = self.is_full();
+        self.counters.full += u64::from(is_full);
+        match is_full || (engine.is_out() && self.is_busy()) {
+            true => self.send_once(&ask, &engine),
+            false => {
+                let asked = Asked::Command(None, ask, vec![engine.id]);
+                self.send(now_ms, asked, engine);
+            }
+        }
+    }
+
+    /// Whether all places are taken.
+    fn is_full(&self) -> bool {
+        self.pending.len() >= self.config.commands_max
+    }
+
     /// Whether half of the places are taken.
     fn is_busy(&self) -> bool {
         self.pending.len() >= self.config.commands_max / 2
     }
 
+    /// The engine for a command: the one that it names, else the one that its Call-ID leads to
+    /// among those that take calls and were not tried.
     fn choose(&self, ask: &Ask, tried: &[EngineId]) -> Option<Arc<Engine>> {
         let untried = |engine: &&Arc<Engine>| !tried.contains(&engine.id);
         let engines = self.engines.iter().map(|known| &known.engine);
@@ -364,9 +380,8 @@ impl Client {
         if has_heard {
             self.let_go(now_ms, &ask, &pending.engine);
         }
-        let may_go_on = ask.command == Command::Offer
-            && tried.len() < self.config.tries_max
-            && self.pending.len() < self.config.commands_max;
+        let may_go_on =
+            ask.command == Command::Offer && tried.len() < self.config.tries_max && !self.is_full();
         let next = match may_go_on {
             true => self.choose(&ask, &tried),
             false => None,
@@ -387,15 +402,13 @@ impl Client {
     fn let_go(&mut self, now_ms: u64, ask: &Ask, engine: &Arc<Engine>) {
         let is_beginning =
             ask.command == Command::Offer && ask.engine.is_none() && !ask.branch.is_empty();
-        let has_room = self.pending.len() < self.config.commands_max;
-        if !is_beginning || !has_room || self.known(engine.id).is_none() {
+        if !is_beginning || self.known(engine.id).is_none() {
             return;
         }
         let mut delete = Ask::new(Command::Delete, &ask.call_id, &ask.from_tag);
         delete.branch = ask.branch.clone();
         delete.engine = Some(engine.id);
-        let asked = Asked::Command(None, Box::new(delete), vec![engine.id]);
-        self.send(now_ms, asked, Arc::clone(engine));
+        self.tell(now_ms, Box::new(delete), Arc::clone(engine));
     }
 
     fn failed(&mut self, now_ms: u64, engine: &Engine, why: Why) {

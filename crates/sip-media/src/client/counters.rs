@@ -14,7 +14,7 @@ counters::counters! {
         pub refused: u64 = counter("signet_media_engine_refusals_total"),
         /// Offers that went on to another media engine.
         pub failovers: u64 = counter("signet_media_failovers_total"),
-        /// Commands not sent because too many were under way.
+        /// Commands that were not sent, or ends that were sent once alone, because too many were under way.
         pub full: u64 = counter("signet_media_full_total"),
         /// Commands not sent because their session description is longer than is taken, or has more streams.
         pub unfit: u64 = counter("signet_media_unfit_total"),

@@ -39,9 +39,8 @@ pub(super) struct Pending {
 }
 
 impl Client {
-    /// Sends a command to an engine that is not there, as far as is known, and does not wait for
-    /// what it says.
-    pub(crate) fn send_once(&mut self, ask: &Ask, engine: &Engine) {
+    /// Sends a command and does not wait for what the engine says to it.
+    pub(super) fn send_once(&mut self, ask: &Ask, engine: &Engine) {
         let mut datagram = format!("{:016x} ", self.next_cookie()).into_bytes();
         self.count_command(ask.command);
         ask.write(&self.config.flags, &mut datagram);

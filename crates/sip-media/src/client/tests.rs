@@ -593,14 +593,35 @@ fn commands_under_way_are_bounded() {
     client.ask(10, Some(9), ask(Command::Offer, "a"));
     let answered = client.poll_answer().unwrap();
     assert_eq!((answered.waiter, answered.result), (9, Err(Failure::Busy)));
-    // Nobody waits for a delete: it is left out.
+    assert_eq!(sent(&mut client).len(), 3);
+    // Nobody waits for a delete: it takes no place, and the engine hears of it all the same.
     client.ask(10, None, {
-        let mut delete = ask(Command::Delete, "a");
+        let mut delete = ask(Command::Delete, "b");
         delete.engine = Some(EngineId::of(at(0)));
         delete
     });
-    assert_eq!(sent(&mut client).len(), 3);
-    assert_eq!(client.counters().full, 2);
+    assert_eq!(command(&only(sent(&mut client))), "delete");
+    assert_eq!((client.in_flight(), client.counters().full), (3, 2));
+    let later = wait(&mut client, 10, 500);
+    assert!(later.iter().all(|(_, of)| command(of) != "delete"));
+}
+
+#[test]
+fn what_an_engine_has_begun_is_let_go_though_all_places_are_taken() {
+    let mut client = client(config(1));
+    let mut offer = ask(Command::Offer, "a");
+    offer.branch = b"b".as_slice().into();
+    client.ask(10, Some(1), offer);
+    let offer = only(sent(&mut client));
+    let none = Config {
+        commands_max: 0,
+        ..config(1)
+    };
+    client.reload(20, none);
+    answer(&mut client, 20, &offer, "d6:result5:errore");
+    assert_eq!(command(&only(sent(&mut client))), "delete");
+    assert_eq!((client.in_flight(), client.counters().full), (0, 1));
+    assert!(client.poll_answer().unwrap().result.is_err());
 }
 
 #[test]
