@@ -7,7 +7,7 @@ mod fit;
 mod outputs;
 mod pending;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::hash::Hasher;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -68,6 +68,8 @@ pub struct Client {
     key: [u8; 16],
     last: u64,
     pending: HashMap<u64, Pending>,
+    /// The cookies of commands under way, by the call that they are about: its name in a hash.
+    of_calls: BTreeSet<(u64, u64)>,
     held_bytes: usize,
     wheel: Wheel<Due>,
     ping_timer: TimerId,
@@ -95,6 +97,7 @@ impl Client {
             key,
             last: 0,
             pending: HashMap::new(),
+            of_calls: BTreeSet::new(),
             held_bytes: 0,
             wheel: Wheel::new(now_ms),
             ping_timer: TimerId::NONE,
@@ -178,10 +181,9 @@ impl Client {
             self.counters.replies_bad += 1;
             return;
         }
-        let Some(pending) = self.pending.remove(&cookie) else {
+        let Some(pending) = self.take(cookie) else {
             return broken!("what was just found is there");
         };
-        self.forget(&pending);
         if let Some(known) = self.known(pending.engine.id) {
             known.heard_ms = Some(now_ms);
         }
@@ -335,13 +337,8 @@ impl Client {
         if !is_end_of_branch || ask.branch.is_empty() {
             return;
         }
-        let is_about_it = |of: &Pending| match &of.asked {
-            Asked::Command(_, own, _) => {
-                own.command != Command::Delete && own.call_id == ask.call_id
-            }
-            Asked::Ping => false,
-        };
-        for pending in self.take_where(is_about_it) {
+        let is_over = |own: &Ask| own.command != Command::Delete;
+        for pending in self.take_of_call(&ask.call_id, is_over) {
             if let Asked::Command(waiter, own, _) = pending.asked {
                 self.answer(waiter, own, Err(Failure::Gone));
             }

@@ -3,6 +3,7 @@
 use std::hash::Hasher;
 use std::sync::Arc;
 
+use invariant::broken;
 use siphasher::sip::SipHasher13;
 use wheel::TimerId;
 
@@ -73,6 +74,7 @@ impl Client {
             }
             Asked::Command(_, ask, _) => {
                 self.count_command(ask.command);
+                self.of_calls.insert((self.call(&ask.call_id), cookie));
                 ask.write(&self.config.flags, &mut datagram);
             }
         }
@@ -122,8 +124,7 @@ impl Client {
             }
             return;
         }
-        if let Some(pending) = self.pending.remove(&cookie) {
-            self.forget(&pending);
+        if let Some(pending) = self.take(cookie) {
             self.counters.timed_out += 1;
             // Who sends what an engine cannot answer is not to have it left by everybody: one that
             // has said anything since is there.
@@ -141,25 +142,61 @@ impl Client {
     pub(super) fn take_where(&mut self, is_wanted: impl Fn(&Pending) -> bool) -> Vec<Pending> {
         let all = self.pending.iter();
         let wanted = all.filter(|(_, pending)| is_wanted(pending));
-        let mut wanted: Vec<_> = wanted.map(|(cookie, of)| (of.until_ms, *cookie)).collect();
-        wanted.sort_unstable();
-        let mut taken = Vec::with_capacity(wanted.len());
-        for (_, cookie) in wanted {
-            if let Some(pending) = self.pending.remove(&cookie) {
-                self.forget(&pending);
-                taken.push(pending);
-            }
-        }
-        taken
+        let wanted = wanted.map(|(cookie, of)| (of.until_ms, *cookie)).collect();
+        self.take_in_order(wanted)
     }
 
-    /// What was under way has ended.
-    pub(super) fn forget(&mut self, pending: &Pending) {
+    /// Takes out the commands about a call that are wanted, in the order in which they were asked.
+    pub(super) fn take_of_call(
+        &mut self,
+        call_id: &[u8],
+        is_wanted: impl Fn(&Ask) -> bool,
+    ) -> Vec<Pending> {
+        let call = self.call(call_id);
+        let about_it = self.of_calls.range((call, 0)..=(call, u64::MAX));
+        let about_it =
+            about_it.filter_map(|(_, cookie)| Some((*cookie, self.pending.get(cookie)?)));
+        let wanted = about_it.filter(|(_, of)| match &of.asked {
+            Asked::Command(_, ask, _) => *ask.call_id == *call_id && is_wanted(ask),
+            Asked::Ping => false,
+        });
+        let wanted = wanted.map(|(cookie, of)| (of.until_ms, cookie)).collect();
+        self.take_in_order(wanted)
+    }
+
+    /// Takes out what is under way by these times and cookies.
+    fn take_in_order(&mut self, mut wanted: Vec<(u64, u64)>) -> Vec<Pending> {
+        wanted.sort_unstable();
+        let taken = wanted.into_iter();
+        taken.filter_map(|(_, cookie)| self.take(cookie)).collect()
+    }
+
+    /// Takes out what is under way by that cookie.
+    pub(super) fn take(&mut self, cookie: u64) -> Option<Pending> {
+        let pending = self.pending.remove(&cookie)?;
         self.wheel.cancel(pending.timer);
         self.held_bytes -= pending.held_bytes();
-        if let (Asked::Ping, Some(known)) = (&pending.asked, self.known(pending.engine.id)) {
-            known.pings = known.pings.saturating_sub(1);
+        match &pending.asked {
+            Asked::Ping => {
+                if let Some(known) = self.known(pending.engine.id) {
+                    known.pings = known.pings.saturating_sub(1);
+                }
+            }
+            Asked::Command(_, ask, _) => {
+                let call = self.call(&ask.call_id);
+                if !self.of_calls.remove(&(call, cookie)) {
+                    broken!("a command under way is found by its call");
+                }
+            }
         }
+        Some(pending)
+    }
+
+    /// A call's name in a hash that nobody can aim at.
+    fn call(&self, call_id: &[u8]) -> u64 {
+        let mut hasher = SipHasher13::new_with_key(&self.key);
+        hasher.write(call_id);
+        hasher.finish()
     }
 
     /// A number that nobody guesses, and that no other client has: rtpengine answers a cookie
@@ -181,7 +218,7 @@ impl Pending {
     fn held_bytes(&self) -> usize {
         let ask = match &self.asked {
             Asked::Ping => 0,
-            Asked::Command(_, ask, _) => ask.held_bytes(),
+            Asked::Command(_, ask, _) => ask.held_bytes() + size_of::<(u64, u64)>(),
         };
         size_of::<Self>() + self.datagram.len() + ask
     }

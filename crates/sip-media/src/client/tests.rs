@@ -731,6 +731,7 @@ fn whatever_comes_in_nothing_is_answered_twice_and_nothing_stays() {
         }
         assert_eq!(open, answered, "each has one answer");
         assert_eq!(client.in_flight_commands(), 0);
+        assert!(client.of_calls.is_empty());
     }
 }
 
