@@ -330,14 +330,18 @@ impl Client {
         fit.max_by_key(|engine| lot(engine.id)).cloned()
     }
 
-    /// Where a branch ends its call does, and what is under way about that is asked no more: an
-    /// engine would hear of it again after its end.
+    /// What is under way about a call or a dialog that ends is asked no more: an engine would hear
+    /// of it again after its end, and begin anew what an offer is about. Where a branch ends its
+    /// call does.
     fn end_with(&mut self, ask: &Ask) {
-        let is_end_of_branch = ask.command == Command::Delete && ask.to_tag.is_empty();
-        if !is_end_of_branch || ask.branch.is_empty() {
+        let is_of_branch = ask.to_tag.is_empty();
+        if ask.command != Command::Delete || (is_of_branch && ask.branch.is_empty()) {
             return;
         }
-        let is_over = |own: &Ask| own.command != Command::Delete;
+        let is_over = |own: &Ask| match is_of_branch {
+            true => own.command != Command::Delete,
+            false => own.command == Command::Offer && is_one_dialog(own, ask),
+        };
         for pending in self.take_of_call(&ask.call_id, is_over) {
             if let Asked::Command(waiter, own, _) = pending.asked {
                 self.answer(waiter, own, Err(Failure::Gone));
@@ -431,6 +435,14 @@ impl Client {
     fn known(&mut self, id: EngineId) -> Option<&mut Known> {
         self.engines.iter_mut().find(|known| known.engine.id == id)
     }
+}
+
+/// Whether two commands of one call are about one dialog; either side may have the tag that
+/// stands first.
+fn is_one_dialog(one: &Ask, other: &Ask) -> bool {
+    let (from, to) = (&other.from_tag, &other.to_tag);
+    let tags = (&one.from_tag, &one.to_tag);
+    tags == (from, to) || tags == (to, from)
 }
 
 #[cfg(test)]

@@ -313,6 +313,35 @@ fn what_is_under_way_about_a_branch_ends_with_it() {
 }
 
 #[test]
+fn an_offer_within_a_dialog_is_not_repeated_after_its_end() {
+    let between = |command: Command, from: &str, to: &str| {
+        let mut ask = ask(command, "a;1");
+        ask.from_tag = from.as_bytes().into();
+        ask.to_tag = to.as_bytes().into();
+        ask.engine = Some(EngineId::of(at(0)));
+        ask
+    };
+    let mut client = client(config(1));
+    for (waiter, to) in [(1, "b"), (2, "c")] {
+        client.ask(10, Some(waiter), between(Command::Offer, "a", to));
+    }
+    sent(&mut client);
+    // Either side may hang up.
+    client.ask(20, None, between(Command::Delete, "b", "a"));
+    assert_eq!(command(&only(sent(&mut client))), "delete");
+    let over = client.poll_answer().unwrap();
+    assert_eq!((over.waiter, over.result), (1, Err(Failure::Gone)));
+    assert!(client.poll_answer().is_none());
+    let again = wait(&mut client, 20, 500).into_iter();
+    let again: Vec<_> = again.filter(|(_, of)| command(of) == "offer").collect();
+    assert!(!again.is_empty());
+    for (_, of) in again {
+        let text = String::from_utf8_lossy(&of.bytes);
+        assert!(text.contains("6:to-tag1:c"), "{text}");
+    }
+}
+
+#[test]
 fn what_an_engine_has_begun_for_an_offer_that_came_to_nothing_is_let_go() {
     let branch = |branch: &str| {
         let mut offer = ask(Command::Offer, "a");
