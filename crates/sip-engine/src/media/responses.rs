@@ -120,9 +120,16 @@ impl Shard {
             return self.hold_behind(context, number, response);
         };
         let tag = to_tag(&response);
+        // RFC 3261 8.2.6.2 has a tag in it: without one nobody knows whose media it is.
+        let is_nobodys = tag.is_empty();
+        if is_nobodys && response.status() >= 200 {
+            self.pool.recycle(response);
+            self.refuse_answered(now, context, number, Outcome::MediaRefused, out);
+            context.count_messages();
+            return None;
+        }
         let said = said(&self.keys.tags, tag, response.slice(place));
-        let next = match tag.is_empty() {
-            // RFC 3261 8.2.6.2 has a tag in it: without one nobody knows whose media it is.
+        let next = match is_nobodys {
             true => Next::Full,
             false => media.next(number, &response, said),
         };

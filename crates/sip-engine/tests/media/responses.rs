@@ -281,14 +281,19 @@ fn a_caller_who_cancels_while_an_answer_waits_is_called_all_the_same() {
 }
 
 #[test]
-fn an_answer_without_a_tag_goes_nowhere() {
-    let mut bed = Bed::new(leading(UDP));
-    let copy = call(&mut bed, UDP);
-    let text = with_sdp(&response(&copy, 200, "b", CONTACT), &sdp("bob"));
-    let text = text.replace(";tag=b\r\n", "\r\n");
-    assert!(bed.receive(&answering(&copy), &text).is_empty());
-    assert!(all_asked(&mut bed).is_empty());
-    assert_eq!(bed.shard.counters().media_dropped, 1);
+fn an_answer_without_a_tag_is_a_call_that_is_refused() {
+    for transport in TRANSPORTS {
+        let mut bed = Bed::new(leading(transport));
+        let copy = call(&mut bed, transport);
+        let text = with_sdp(&response(&copy, 200, "b", CONTACT), &sdp("bob"));
+        let text = text.replace(";tag=b\r\n", "\r\n");
+        let sent = bed.receive(&answering(&copy), &text);
+        assert_eq!(sent.last().unwrap().status(), 488, "{:?}", kinds(&sent));
+        assert!(is_refused(&bed, 488, Reason::MediaRefused));
+        assert_eq!(asked(&mut bed).command(), Command::Delete);
+        bed.wait(100_000);
+        assert_eq!(bed.shard.in_flight(), 0);
+    }
 }
 
 #[test]
