@@ -4,6 +4,7 @@ use invariant::broken;
 use sip_media::{Answered, Failure, Given};
 use sip_msg::{HeaderName, Message, Span};
 
+use super::body::is_within;
 use super::{NewBody, WhenGone};
 use crate::effect::ParkId;
 use crate::park::{Job, Parked};
@@ -84,10 +85,13 @@ impl Shard {
                 permit,
                 place,
             } => {
-                match result.map(|given| given.sdp) {
-                    Ok(Some(text)) => job.body = Some(Box::new(NewBody { place, text })),
+                let limits = &self.settings.limits;
+                match result.ok().and_then(|given| given.sdp) {
+                    Some(text) if is_within(limits, &job.request, place, text.len()) => {
+                        job.body = Some(Box::new(NewBody { place, text }));
+                    }
                     // Without its ACK a call does not live long. Whether it has media shows.
-                    Ok(None) | Err(_) => self.counters.media_passed += 1,
+                    _ => self.counters.media_passed += 1,
                 }
                 self.forward_single(now, job, permit, out);
             }
@@ -115,6 +119,7 @@ impl Shard {
             None => sip_media::Shape::default(),
         };
         let target = usize::from(at);
+        let result = result.and_then(|given| self.check_given(&mut context, at, place, given, out));
         let passes = |failure: &Failure| self.may_pass(&context, target, failure);
         let passes = result.as_ref().is_err_and(passes);
         match context.candidates.get_mut(target) {
@@ -133,13 +138,8 @@ impl Shard {
             }
             (Ok(Given { engine, sdp }), Some(media)) => {
                 let body = place.zip(sdp).map(|(place, text)| NewBody { place, text });
-                match place.is_some() && body.is_none() {
-                    true => Some(Outcome::MediaRefused),
-                    false => {
-                        media.set_target(at, Some(engine), shape, body);
-                        None
-                    }
-                }
+                media.set_target(at, Some(engine), shape, body);
+                None
             }
             (Err(failure), Some(media)) => match passes {
                 true => {
@@ -160,6 +160,33 @@ impl Shard {
         }
         context.count_messages();
         self.settle(now, key, context, out);
+    }
+
+    /// What an engine gives for a copy, where that makes a message. Where it does not, what the
+    /// engine has begun for the call is let go.
+    fn check_given(
+        &mut self,
+        context: &mut Context,
+        at: u16,
+        place: Option<Span>,
+        given: Given,
+        out: &mut Outputs,
+    ) -> Result<Given, Failure> {
+        let (Some(place), Some(request)) = (place, context.request.as_deref()) else {
+            return Ok(given);
+        };
+        let limits = &self.settings.limits;
+        let text = given.sdp.as_deref();
+        if text.is_some_and(|text| is_within(limits, request, place, text.len())) {
+            return Ok(given);
+        }
+        if let Some(media) = context.media.as_deref_mut()
+            && media.engine.is_none()
+        {
+            media.set_target(at, Some(given.engine), sip_media::Shape::default(), None);
+            self.end_target(context, at, out);
+        }
+        Err(Failure::Refused("no message can be made of it".into()))
     }
 
     /// Whether what cannot have an engine is passed on as it came. What an engine has refused is

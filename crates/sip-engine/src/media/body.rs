@@ -1,7 +1,7 @@
 //! Where the session description of a message is, and what stands in its place when it is sent
 //! on (`docs/decisions/0228-which-bodies-are-changed.md`).
 
-use sip_msg::{Edits, HeaderName, Message, Span};
+use sip_msg::{Edits, HeaderName, Limits, Message, Span};
 
 use crate::text::write_decimal;
 
@@ -258,6 +258,13 @@ const fn span(start: usize, end: usize) -> Span {
         start: start as u32,
         end: end as u32,
     }
+}
+
+/// Whether a message is one that would be taken, with a text of that length in that place.
+pub(crate) fn is_within(limits: &Limits, message: &Message, place: Span, len: usize) -> bool {
+    let grown = |whole: usize| (whole + len).saturating_sub(place.len());
+    grown(message.body().len()) <= limits.body_bytes
+        && grown(message.bytes().len()) <= limits.message_bytes
 }
 
 /// A session description that is sent in the place of another.
