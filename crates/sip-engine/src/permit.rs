@@ -252,9 +252,11 @@ impl Permit {
         }
     }
 
-    /// Why the request was let in, as records and the operator's hook call it.
-    pub(crate) const fn class(&self) -> &'static str {
+    /// Why the request was let in, as records and the operator's hook call it. A listed peer that
+    /// may call our users alone has the permit of a stranger, and is none.
+    pub(crate) const fn class(&self, is_listed: bool) -> &'static str {
         match self {
+            Self::Inbound(_) | Self::Directed(_) if is_listed => "peer",
             Self::Open(_) => "open",
             Self::Peer(_) => "peer",
             Self::Dialog(_) => "dialog",

@@ -568,6 +568,23 @@ fn a_tag_is_no_way_past_the_hook() {
     assert_eq!(question.class, "inbound");
 }
 
+#[test]
+fn a_peer_that_may_call_our_users_alone_is_no_stranger() {
+    let peer = TrustedPeer {
+        may_relay: false,
+        ..TrustedPeer::at("198.51.100.1".parse().unwrap(), 32)
+    };
+    let mut bed = with_bob(Settings {
+        trusted: vec![peer],
+        ..secured(false)
+    });
+    bed.receive(&alice(UDP), &of("INVITE", BOB, UDP).text());
+    let (park, question) = asked(&mut bed);
+    assert_eq!(question.class, "peer");
+    tell(&mut bed, park, answer(&json!({"action": "reject"})));
+    assert_eq!(bed.records.pop().unwrap().caller_class, "peer");
+}
+
 /// A call from a peer to bob that was answered; what bob was sent, and the 200 as alice has it.
 fn established(bed: &mut Bed) -> (Sent, Sent) {
     let invite = of("INVITE", BOB, UDP);

@@ -12,8 +12,13 @@ use crate::numbers::number_of;
 use crate::park::Job;
 use crate::permit::Permit;
 
-/// The question about a request.
-pub(crate) fn question_about(kind: Kind, job: &Job, permit: &Permit) -> Box<Question> {
+/// The question about a request; whether a listed peer has sent it.
+pub(crate) fn question_about(
+    kind: Kind,
+    job: &Job,
+    permit: &Permit,
+    is_listed: bool,
+) -> Box<Question> {
     let (request, flow) = (&*job.request, &job.sender.flow);
     let name = |addr: Result<NameAddr<'_>, ParseError>| {
         let uri = addr.ok().and_then(|addr| addr.uri());
@@ -33,7 +38,7 @@ pub(crate) fn question_about(kind: Kind, job: &Job, permit: &Permit) -> Box<Ques
         number: (request_uri.as_ref().and_then(number_of)).map_or_else(Box::default, Into::into),
         route: (route.and_then(Uri::parse)).map_or_else(Box::default, |uri| text_of(&uri)),
         user,
-        class: permit.class(),
+        class: permit.class(is_listed),
         source: flow.remote.ip().to_canonical(),
         source_port: flow.remote.port(),
         transport: flow.transport.uri_name(),

@@ -278,7 +278,7 @@ fn the_document_of_the_hook_has_every_class_that_it_is_asked_about() {
         Permit::Trunk(seal()),
         Permit::Emergency(seal()),
     ]
-    .map(|permit| permit.class())
+    .map(|permit| permit.class(false))
     .to_vec();
     classes.sort_unstable();
     classes.dedup();

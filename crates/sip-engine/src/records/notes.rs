@@ -63,8 +63,9 @@ impl Shard {
         }
         self.counters.call_records_begun += 1;
         let source = Source::of(&job.sender.flow);
+        let class = permit.class(self.is_listed_peers(&job.sender));
         Some(Followed {
-            record: self.new_record(now, request, source, class_of(permit)),
+            record: self.new_record(now, request, source, (class, user_of(permit))),
             places: Vec::new(),
             is_told: true,
         })
@@ -432,16 +433,15 @@ pub(crate) const fn speaks_for_dialog(permit: &Permit) -> bool {
     }
 }
 
-/// Why a call was let in, and the user, if one proved himself.
-fn class_of(permit: &Permit) -> (&'static str, Box<str>) {
-    let user = match permit {
+/// The user who calls, if one proved himself.
+fn user_of(permit: &Permit) -> Box<str> {
+    match permit {
         Permit::Authenticated(user) => {
             let name = [user.user(), b"@", user.realm().as_bytes()].concat();
             escaped(&name, TEXT_MAX)
         }
         _ => Box::default(),
-    };
-    (permit.class(), user)
+    }
 }
 
 fn shown_or_nothing(uri: &[u8]) -> Box<str> {

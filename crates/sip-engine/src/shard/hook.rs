@@ -86,7 +86,8 @@ impl Shard {
             self.hook_failed(now, job, permit, &Failure::Full, out);
             return;
         }
-        let question = question_about(kind, &job, &permit);
+        let is_listed = self.is_listed_peers(&job.sender);
+        let question = question_about(kind, &job, &permit, is_listed);
         let until_ms = now.mono_ms + timeout_ms;
         let park = self.park_job(job.server, Parked::Hook(job, permit), until_ms);
         out.effects.push(Effect::AskHook {
