@@ -360,24 +360,33 @@ struct Said {
 /// What is told of the hook in the log: when it begins to fail, now and then while it does, and
 /// when it answers again.
 struct Complaints {
-    url: String,
+    name: String,
     told: Option<Instant>,
     /// The log says that it fails.
     is_told_to_fail: bool,
 }
 
 impl Complaints {
+    /// About the program at that URL.
+    fn about(url: &str) -> Self {
+        Self {
+            name: config::hook_name(url),
+            told: None,
+            is_told_to_fail: false,
+        }
+    }
+
     fn fails(&mut self, failure: &BatchFailure) {
         if self.is_due() {
             self.is_told_to_fail = true;
-            tracing::error!(hook = self.url, "the hook fails: {failure}");
+            tracing::error!(hook = self.name, "the hook fails: {failure}");
         }
     }
 
     /// One that fails and answers in turn is told of no oftener than one that fails.
     fn answers(&mut self) {
         if std::mem::take(&mut self.is_told_to_fail) {
-            tracing::info!(hook = self.url, "the hook answers again");
+            tracing::info!(hook = self.name, "the hook answers again");
         }
     }
 
@@ -385,7 +394,7 @@ impl Complaints {
         if let Err(failure @ (Failure::Bad(_) | Failure::Refused(_))) = outcome
             && self.is_due()
         {
-            tracing::warn!(hook = self.url, "the hook: {failure}");
+            tracing::warn!(hook = self.name, "the hook: {failure}");
         }
     }
 
@@ -413,11 +422,7 @@ async fn run(
     };
     let endpoint = Rc::new(endpoint);
     let said = Rc::new(Said::default());
-    let mut complaints = Complaints {
-        url: options.url,
-        told: None,
-        is_told_to_fail: false,
-    };
+    let mut complaints = Complaints::about(&options.url);
     let mut under_way: HashMap<BatchId, AbortHandle> = HashMap::new();
     let mut answers = Vec::new();
     let mut taken = Vec::with_capacity(TAKEN_MAX);

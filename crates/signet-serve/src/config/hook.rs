@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use invariant::broken;
 use serde::Deserialize;
 use sip_engine::hook::{HookSettings, OnFailure};
 use sip_hook::{Field, Kind};
@@ -101,6 +102,12 @@ impl TryFrom<String> for HookUrl {
     }
 }
 
+/// What the program at a URL is called where it is shown: its path or its query may be a secret.
+pub(crate) fn hook_name(url: &str) -> String {
+    sip_userdb::store_name(url)
+        .unwrap_or_else(|_| broken!("a hook's URL was read before", String::new()))
+}
+
 /// The name of a header that a hook may set.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
@@ -192,7 +199,7 @@ impl Hook {
         };
         format!(
             "hook: {} is asked about each {}; what it does not answer within {} ms is {failure}\n",
-            url.0,
+            hook_name(&url.0),
             kinds.join(", "),
             self.timeout_ms
         )
@@ -322,8 +329,14 @@ mod tests {
         let both = format!("{URL}asks = [\"call\", \"message\"]\n");
         assert_eq!(
             read(&both).unwrap().hook.text(),
-            "hook: http://127.0.0.1:8090/ is asked about each call, message; what it does not answer \
+            "hook: http://127.0.0.1:8090 is asked about each call, message; what it does not answer \
              within 1000 ms is refused\n"
+        );
+        let secret = read("[hook]\nurl = \"https://hook.example.org/secret?key=secret\"\n");
+        let told = secret.unwrap().hook.text();
+        assert!(
+            told.starts_with("hook: https://hook.example.org:443 is asked"),
+            "{told}"
         );
     }
 

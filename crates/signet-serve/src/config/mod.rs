@@ -36,6 +36,7 @@ use serde::Deserialize;
 
 pub use care::FailoverAnswer;
 pub use diagnose::{ConfigError, Fault};
+pub(crate) use hook::hook_name;
 pub use hook::{Hook, HookField, HookHeader, HookKind, HookUrl};
 pub use lenient::{DigestQop, DigestUri, Lenient};
 pub use media::{EngineAt, Media, MediaNetwork};

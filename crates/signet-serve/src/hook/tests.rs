@@ -133,11 +133,7 @@ fn is_continue(outcome: &Outcome) -> bool {
 #[test]
 fn a_hook_that_fails_and_answers_in_turn_is_not_told_of_each_time() {
     let text = logged(|| {
-        let mut complaints = Complaints {
-            url: "http://127.0.0.1:1/".to_owned(),
-            told: None,
-            is_told_to_fail: false,
-        };
+        let mut complaints = Complaints::about("http://127.0.0.1:1/secret?key=secret");
         for _ in 0..100 {
             complaints.fails(&BatchFailure::TimedOut);
             complaints.answers();
@@ -149,6 +145,8 @@ fn a_hook_that_fails_and_answers_in_turn_is_not_told_of_each_time() {
             if fails.contains("fails") && answers.contains("answers again")),
         "{text}"
     );
+    assert!(text.contains("http://127.0.0.1:1"), "{text}");
+    assert!(!text.contains("secret"), "{text}");
 }
 
 #[test]
