@@ -13,6 +13,8 @@ use std::sync::Arc;
 use sip_hook::{Answer, Kind};
 use sip_msg::{Message, Span};
 
+use crate::proxy::privacy::{is_privacy, is_privacy_replaced};
+
 pub(crate) use question::question_about;
 
 /// What the hook is asked about, and what its answers may do.
@@ -55,9 +57,14 @@ impl HookSettings {
         headers.any(|header| header.eq_ignore_ascii_case(name))
     }
 
-    /// The lines of a request that only the hook may write: appended to those that are cut.
-    pub(crate) fn strip(&self, request: &Message, spans: &mut Vec<Span>) {
+    /// The lines of a request that only the hook may write: appended to those that are cut. What a
+    /// caller says of his privacy is his to say, unless the hook's own lines replace it.
+    pub(crate) fn strip(&self, request: &Message, lines: &[u8], spans: &mut Vec<Span>) {
+        let keeps_privacy = !is_privacy_replaced(request, lines);
         for name in &self.headers {
+            if keeps_privacy && is_privacy(name.as_bytes()) {
+                continue;
+            }
             spans.extend(request.fields_named(name).map(|field| field.line_span));
         }
         spans.sort_unstable_by_key(|span| span.start);

@@ -526,6 +526,30 @@ fn an_identity_of_the_hooks_is_kept_from_phones_where_that_is_wanted() {
 }
 
 #[test]
+fn what_a_caller_wants_kept_is_kept_whatever_the_hook_says_of_privacy() {
+    for (asked, answered, said) in [
+        ("id", Value::Null, "id"),
+        ("id", json!("none"), "id"),
+        ("user;id", json!("header;id"), "header;id"),
+        ("user", Value::Null, "user"),
+        ("user", json!("none"), "none"),
+    ] {
+        let mut settings = open();
+        let hook = settings.hook.as_mut().unwrap();
+        hook.headers.push("Privacy".into());
+        let mut bed = with_bob(settings);
+        let headers = json!({"X-Account": "42", "Privacy": answered});
+        let text = json!({"action": "route", "to": "outside", "headers": headers});
+        let invite = of("INVITE", BOB, UDP).with(&format!("Privacy: {asked}\r\n"));
+        let copy = only(decided(&mut bed, &invite, UDP, text));
+        let told = copy.message.fields_named("Privacy");
+        let told: Vec<_> = told.map(|of| of.value).collect();
+        assert_eq!(told, [said.as_bytes()], "{}", copy.text);
+        assert!(copy.text.contains("X-Account: 42\r\n"), "{}", copy.text);
+    }
+}
+
+#[test]
 fn a_route_of_the_callers_does_not_lead_past_the_hook() {
     let routed =
         || of("INVITE", BOB, UDP).with("Route: <sip:203.0.113.66;lr>, <sip:203.0.113.67;lr>\r\n");

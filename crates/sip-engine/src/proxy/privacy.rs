@@ -55,17 +55,30 @@ fn fields_of(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8], &[u8])> {
     })
 }
 
-/// Whether lines that the operator's hook adds ask that the identity be kept.
-fn is_kept_by(lines: &[u8]) -> bool {
-    fields_of(lines).any(|(_, name, value)| {
-        HeaderName::from_token(name) == HeaderName::Privacy && has_any(value, &[b"id"])
-    })
+/// Whether a header of that name says what a caller wants kept.
+pub(crate) fn is_privacy(name: &[u8]) -> bool {
+    HeaderName::from_token(name) == HeaderName::Privacy
 }
 
-/// Such lines without those that name who calls.
-fn without_identity(lines: &[u8]) -> Vec<u8> {
-    let kept = fields_of(lines).filter(|(_, name, _)| !is_identity(name));
-    kept.flat_map(|(line, ..)| line).copied().collect()
+/// Whether lines that the operator's hook adds ask that the identity be kept.
+fn is_kept_by(lines: &[u8]) -> bool {
+    fields_of(lines).any(|(_, name, value)| is_privacy(name) && has_any(value, &[b"id"]))
+}
+
+/// Whether what such lines say of privacy stands in the place of what the caller says of his: what
+/// he has asked to be kept, by `id`, is kept.
+pub(crate) fn is_privacy_replaced(request: &Message, lines: &[u8]) -> bool {
+    fields_of(lines).any(|(_, name, _)| is_privacy(name))
+        && (!keeps_identity(request) || is_kept_by(lines))
+}
+
+/// Such lines without those of some names.
+fn without<'l>(lines: &'l [u8], is_left_out: impl Fn(&[u8]) -> bool) -> Cow<'l, [u8]> {
+    if !fields_of(lines).any(|(_, name, _)| is_left_out(name)) {
+        return Cow::Borrowed(lines);
+    }
+    let kept = fields_of(lines).filter(|(_, name, _)| !is_left_out(name));
+    Cow::Owned(kept.flat_map(|(line, ..)| line).copied().collect())
 }
 
 impl Shard {
@@ -82,7 +95,8 @@ impl Shard {
     }
 
     /// The lines of the operator's hook for a copy that goes there: what names the caller is left
-    /// out where he, or the hook, wants it kept from there, and where a trunk names him.
+    /// out where he, or the hook, wants it kept from there, and where a trunk names him; and what
+    /// would let it be shown though he wants it kept.
     pub(super) fn told_there<'l>(
         &self,
         lines: &'l [u8],
@@ -102,10 +116,10 @@ impl Shard {
                 !is_kept || self.may_know_the_caller(kind, addr)
             }
         };
-        match may_name {
-            true => Cow::Borrowed(lines),
-            false => Cow::Owned(without_identity(lines)),
-        }
+        let is_replaced = is_privacy_replaced(request, lines);
+        without(lines, |name| {
+            (!may_name && is_identity(name)) || (!is_replaced && is_privacy(name))
+        })
     }
 
     /// Whether a neighbour in the list is at that address.
@@ -157,13 +171,13 @@ mod tests {
             b"X-A: id\r\nP-Asserted-Identity: <tel:+4930>\r\nremote-party-id: <tel:+4930>\r\n\
                       Privacy: header;id\r\nX-B: P-Asserted-Identity: x\r\n";
         assert!(is_kept_by(lines));
-        let left = without_identity(lines);
-        let expected = b"X-A: id\r\nPrivacy: header;id\r\nX-B: P-Asserted-Identity: x\r\n";
-        assert_eq!(left, expected);
-        assert_eq!(without_identity(&left), expected);
+        let left = without(lines, is_identity);
+        let expected = &b"X-A: id\r\nPrivacy: header;id\r\nX-B: P-Asserted-Identity: x\r\n"[..];
+        assert_eq!(&*left, expected);
+        assert_eq!(&*without(&left, is_identity), expected);
         for lines in [&b""[..], b"Privacy: none\r\n", b"X-Privacy: id\r\n"] {
             assert!(!is_kept_by(lines));
-            assert_eq!(without_identity(lines), lines);
+            assert_eq!(&*without(lines, is_identity), lines);
         }
     }
 }

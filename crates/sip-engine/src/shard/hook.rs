@@ -10,7 +10,7 @@ use crate::effect::{Effect, ParkId};
 use crate::hook::{HookSettings, OnFailure, Told, question_about};
 use crate::park::{Job, Parked};
 use crate::permit::{Permit, is_registration, is_within};
-use crate::proxy::context::{Context, Owner};
+use crate::proxy::context::{Context, Owner, lines_of};
 use crate::refusal::{Reason, StatusLine};
 use crate::settings::Mode;
 use crate::{Now, Outputs, Shard};
@@ -290,7 +290,8 @@ impl Shard {
     /// Has a context forward its request as the hook wants it.
     pub(super) fn take_told(&self, told: Told, request: &sip_msg::Message, context: &mut Context) {
         if let Some(hook) = &self.settings.hook {
-            hook.strip(request, &mut context.strip);
+            let lines = lines_of(told.answer.as_ref());
+            hook.strip(request, lines, &mut context.strip);
         }
         context.told = told.answer.filter(|answer| !answer.headers().is_empty());
     }
