@@ -526,6 +526,24 @@ fn an_identity_of_the_hooks_is_kept_from_phones_where_that_is_wanted() {
 }
 
 #[test]
+fn a_request_that_the_hook_makes_long_goes_over_a_stream() {
+    // RFC 3261 18.1.1: "If a request is within 200 bytes of the path MTU, or if it is larger than 1300
+    // bytes and the path MTU is unknown, the request MUST be sent using an RFC 2914 [43] congestion
+    // controlled transport protocol, such as TCP."
+    for (length, transport) in [(10, UDP), (1_000, Transport::Tcp)] {
+        let mut settings = open();
+        let hook = settings.hook.as_mut().unwrap();
+        hook.headers.push("X-More".into());
+        let mut bed = with_bob(settings);
+        let value = "x".repeat(length);
+        let headers = json!({"X-Account": &value, "X-More": &value});
+        let text = json!({"action": "continue", "headers": headers});
+        let copy = only(decided(&mut bed, &of("INVITE", BOB, UDP), UDP, text));
+        assert_eq!(copy.to.transport, transport, "{}", copy.text);
+    }
+}
+
+#[test]
 fn what_a_caller_wants_kept_is_kept_whatever_the_hook_says_of_privacy() {
     for (asked, answered, said) in [
         ("id", Value::Null, "id"),

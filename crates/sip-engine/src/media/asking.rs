@@ -3,8 +3,9 @@
 use std::hash::Hasher;
 
 use invariant::broken;
+use sip_locate::Hop;
 use sip_media::{Ask, Command, Shape};
-use sip_msg::{Message, Method, Span, Transport};
+use sip_msg::{Flow, Message, Method, Span, Transport};
 use siphasher::sip::SipHasher13;
 
 use super::body::{Body, find};
@@ -14,8 +15,8 @@ use super::{ContextMedia, MediaSettings, MediaUse, MediaWait};
 use crate::effect::{Effect, ParkId};
 use crate::park::{Job, Parked};
 use crate::permit::Permit;
-use crate::proxy::context::{Context, Key, Progress};
-use crate::proxy::egress::Egress;
+use crate::proxy::context::{Context, Key, Progress, TargetKind};
+use crate::proxy::egress::{Draft, Egress};
 use crate::relay::Source;
 use crate::text::hex16;
 use crate::token::{RouteToken, name_parties};
@@ -106,8 +107,9 @@ impl Shard {
             return self.question_within(context, target, shape);
         }
         let engine = known.and_then(|known| known.engine);
-        let caller = MediaEnd::caller(&self.settings.nat, request, &context.sender.flow);
-        let callee = MediaEnd::callee(&self.settings.nat, kind, &egress.to);
+        let (nat, to) = (&self.settings.nat, &egress.to);
+        let caller = MediaEnd::caller(nat, request, &context.sender.flow);
+        let callee = MediaEnd::callee(nat, kind, to.transport, to.listener, to.remote);
         if !settings.is_needed(group, &caller, &callee) {
             // The address before this one needed it.
             if engine.is_some() {
@@ -142,6 +144,33 @@ impl Shard {
             ask.describe(request.slice(place), context.is_listed);
         }
         Some((ask, place))
+    }
+
+    /// Whether an engine will be asked for the session description of a copy to a hop.
+    pub(crate) fn asks_engine(
+        &self,
+        came_by: &Flow,
+        draft: Draft<'_>,
+        kind: &TargetKind,
+        hop: &Hop,
+    ) -> bool {
+        let request = draft.request;
+        let Some(settings) = self.settings.media.as_deref() else {
+            return false;
+        };
+        if !has_sessions(request.method()) || !matches!(find(request), Body::Session(_)) {
+            return false;
+        }
+        if draft.is_led || request.to_tag().is_some() {
+            return draft.is_led;
+        }
+        let (nat, group) = (&self.settings.nat, kind.care().and_then(|care| care.media));
+        let listener = self.own.listener_towards(hop.transport, &hop.addr, came_by);
+        listener.is_some_and(|listener| {
+            let caller = MediaEnd::caller(nat, request, came_by);
+            let callee = MediaEnd::callee(nat, kind, hop.transport, listener, hop.addr);
+            settings.is_needed(group, &caller, &callee)
+        })
     }
 
     /// The same within a dialog.

@@ -34,11 +34,17 @@ impl MediaEnd {
     }
 
     /// Who is called there.
-    pub(crate) fn callee(nat: &NatSettings, kind: &TargetKind, to: &sip_msg::Target) -> Self {
+    pub(crate) fn callee(
+        nat: &NatSettings,
+        kind: &TargetKind,
+        transport: Transport,
+        listener: ListenerId,
+        addr: SocketAddr,
+    ) -> Self {
         Self {
-            transport: to.transport,
-            listener: to.listener,
-            addr: to.remote,
+            transport,
+            listener,
+            addr,
             is_behind: is_callee_behind(nat, kind),
         }
     }

@@ -9,7 +9,7 @@ use sip_txn::ClientId;
 use wheel::TimerId;
 
 use super::context::{Branch, Candidate, Context, Key, Owner, Progress, TargetKind, lines_of};
-use super::egress::{Egress, flow_of, may_stream, path_of, target_uri};
+use super::egress::{Draft, Egress, flow_of, may_stream, path_of, target_uri};
 use super::forward::{Forwarder, RequestCopy};
 use super::loops;
 use super::next::{is_next, next_targets};
@@ -239,8 +239,16 @@ impl Shard {
                 is_known: context.is_known,
                 chosen_by: context.chosen_by,
             };
-            let (request, strip) = (context.request.as_deref(), &context.strip);
-            let egress = self.next_egress(now, &came, request, strip, candidate);
+            let (strip, told) = (&context.strip, lines_of(context.told.as_ref()));
+            let media = context.media.as_deref();
+            let is_led = media.is_some_and(|media| media.engine.is_some());
+            let draft = context.request.as_deref().map(|request| Draft {
+                request,
+                strip,
+                told,
+                is_led,
+            });
+            let egress = self.next_egress(now, &came, draft, candidate);
             let Some(egress) = egress else {
                 break;
             };

@@ -23,6 +23,21 @@ use crate::{Now, Shard};
 const DATAGRAM_BYTES_MAX: usize = 1_300;
 /// What a forwarded request gains at most, in the ordinary.
 const ADDED_BYTES: usize = 300;
+/// What a session description gains at an engine at most, in the ordinary: addresses, and a line or
+/// two for each stream.
+const MEDIA_BYTES: usize = 300;
+
+/// What says how long a copy of a request will be.
+#[derive(Clone, Copy)]
+pub(crate) struct Draft<'a> {
+    pub(crate) request: &'a sip_msg::Message,
+    /// The lines of it that go no further.
+    pub(crate) strip: &'a [Span],
+    /// The lines that the operator's hook adds.
+    pub(crate) told: &'a [u8],
+    /// Whether an engine has the media of its dialog.
+    pub(crate) is_led: bool,
+}
 
 /// How one copy leaves.
 #[derive(Clone)]
@@ -118,8 +133,7 @@ impl Shard {
         &mut self,
         now: Now,
         came: &Came<'_>,
-        request: Option<&sip_msg::Message>,
-        strip: &[Span],
+        draft: Option<Draft<'_>>,
         candidate: &mut Candidate,
     ) -> Option<Egress> {
         if candidate.hops.is_empty() {
@@ -144,8 +158,8 @@ impl Shard {
                 None => {
                     let hop = candidate.hops.get(usize::from(candidate.tried))?.clone();
                     candidate.tried = candidate.tried.checked_add(1)?;
-                    match request {
-                        Some(request) => self.streamed(request, strip, hop, candidate),
+                    match draft {
+                        Some(draft) => self.streamed(came, draft, hop, candidate),
                         None => hop,
                     }
                 }
@@ -165,6 +179,7 @@ impl Shard {
                     }
                     _ => None,
                 };
+                let request = draft.map(|draft| draft.request);
                 let lane = self
                     .lanes
                     .lane(hop.transport, hop.addr, configured, request);
@@ -209,21 +224,28 @@ impl Shard {
     /// an RFC 2914 [43] congestion controlled transport protocol, such as TCP." Here only where neither
     /// a URI nor the operator named UDP: who names it has no other. If the
     /// stream fails, the datagram is sent after all. What counts is what is sent:
-    /// credentials may be half of a request, and go no further.
+    /// credentials may be half of a request, and go no further; what a hook or an engine adds
+    /// does.
     fn streamed(
         &self,
-        request: &sip_msg::Message,
-        strip: &[Span],
+        came: &Came<'_>,
+        draft: Draft<'_>,
         hop: Hop,
         candidate: &mut Candidate,
     ) -> Hop {
         if hop.transport != Transport::Udp || !candidate.may_stream {
             return hop;
         }
-        let cut: usize = strip.iter().map(|span| request.slice(*span).len()).sum();
+        let lines = draft.strip.iter().map(|span| draft.request.slice(*span));
+        let cut: usize = lines.map(<[u8]>::len).sum();
+        let of_media = match self.asks_engine(came.by, draft, &candidate.kind, &hop) {
+            true => MEDIA_BYTES,
+            false => 0,
+        };
+        let added = ADDED_BYTES + draft.told.len() + of_media;
         // RFC 3261 18: "It has arisen out of the need to handle larger messages, which MUST use TCP, as
         // discussed below."
-        if request.bytes().len() + ADDED_BYTES <= DATAGRAM_BYTES_MAX + cut {
+        if draft.request.bytes().len() + added <= DATAGRAM_BYTES_MAX + cut {
             return hop;
         }
         let stream = Hop {

@@ -10,7 +10,7 @@ use sip_msg::{ConnId, Flow, HeaderName, Message, Method, Target};
 use siphasher::sip::{SipHasher13, SipHasher24};
 
 use super::context::Candidate;
-use super::egress::{Egress, may_stream, path_of, target_uri};
+use super::egress::{Draft, Egress, may_stream, path_of, target_uri};
 use super::forward::{Forwarder, RequestCopy};
 use super::outcome::Outcome;
 use super::privacy::hidden_lines;
@@ -160,8 +160,13 @@ impl Shard {
         );
         let mut hidden = Vec::new();
         hidden_lines(permit, &job.request, &mut hidden);
-        let request = Some(&*job.request);
-        let egress = self.next_egress(now, &job.came(), request, &strip, &mut candidate);
+        let draft = Draft {
+            request: &job.request,
+            strip: &strip,
+            told: &[],
+            is_led: false,
+        };
+        let egress = self.next_egress(now, &job.came(), Some(draft), &mut candidate);
         match egress {
             None => {
                 let none = || Outcome::NoTransport.at(&candidate.kind);

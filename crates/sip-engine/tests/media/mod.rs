@@ -329,6 +329,31 @@ fn a_call_that_no_engine_takes_is_refused_with_the_reason() {
 }
 
 #[test]
+fn an_offer_that_an_engine_may_make_too_long_for_a_datagram_goes_over_a_stream() {
+    // RFC 3261 18.1.1: "If a request is within 200 bytes of the path MTU, or if it is larger than 1300
+    // bytes and the path MTU is unknown, the request MUST be sent using an RFC 2914 [43] congestion
+    // controlled transport protocol, such as TCP."
+    let text = |more: &str| {
+        let invite = request("INVITE", "sip:bob@203.0.113.9", UDP).with(more);
+        with_sdp(&invite.text(), &sdp("alice"))
+    };
+    let short = text("X-Pad: \r\n").len();
+    let text = text(&format!("X-Pad: {}\r\n", "x".repeat(900 - short)));
+    for (uses, transport) in [(MediaUse::Never, UDP), (MediaUse::Always, Transport::Tcp)] {
+        let mut bed = Bed::new(Settings {
+            media: Some(Arc::new(media(uses))),
+            ..settings()
+        });
+        let mut sent = bed.receive(&alice(UDP), &text);
+        for offer in all_asked(&mut bed) {
+            sent.extend(give(&mut bed, offer, &led("alice")));
+        }
+        let copy = sent.last().unwrap();
+        assert_eq!((&*copy.method(), copy.to.transport), ("INVITE", transport));
+    }
+}
+
+#[test]
 fn a_call_for_help_needs_no_engine() {
     let failures = || {
         let words = Failure::Refused("Failed to parse SDP".into());
