@@ -10,7 +10,7 @@ mod question;
 
 use std::sync::Arc;
 
-use sip_hook::{Answer, Kind};
+use sip_hook::{Action, Answer, Kind};
 use sip_msg::{Message, Span};
 
 use crate::proxy::privacy::{is_privacy, is_privacy_replaced};
@@ -81,4 +81,12 @@ pub(crate) struct Told {
     pub(crate) came_with: Option<Box<[u8]>>,
     /// The answer, which may have header lines.
     pub(crate) answer: Option<Arc<Answer>>,
+}
+
+impl Told {
+    /// Whether the hook has named the user to whom the request goes.
+    pub(crate) fn names_user(&self) -> bool {
+        let answer = self.answer.as_ref();
+        answer.is_some_and(|answer| matches!(answer.action(), Action::ToUser { .. }))
+    }
 }

@@ -8,6 +8,7 @@ use sip_msg::{HeaderName, Message, Method, Uri};
 
 use super::faces::user_of;
 use super::{Numbers, Trunk};
+use crate::hook::Told;
 use crate::park::Job;
 use crate::permit::Permit;
 use crate::proxy::context::Candidate;
@@ -61,6 +62,10 @@ impl Shard {
         }
         if is_contact && request.method() == Method::Options {
             return Called::TheTrunk;
+        }
+        // Nobody else is called in his place, whoever gets what nobody has.
+        if job.told.as_deref().is_some_and(Told::names_user) {
+            return Called::UsualBy(trunk);
         }
         let numbers = &trunk.numbers;
         let mut called = match is_contact {

@@ -1,5 +1,7 @@
 //! Calls of a provider to our users, and their dialogs.
 
+use sip_engine::hook::{HookSettings, OnFailure};
+
 use super::*;
 
 const ALICES: &str = "sip:alice@198.51.100.1:5060";
@@ -85,6 +87,47 @@ fn what_nobody_has_goes_to_whom_the_operator_names_or_is_refused() {
     let invite = call_in("sip:+4930101@192.0.2.1", "<sip:x@y>", UDP);
     assert_eq!(reached(&mut bed, &invite), "480");
     assert_eq!(bed.refused.last().unwrap().reason, Reason::NotRegistered);
+}
+
+#[test]
+fn a_user_whom_the_hook_names_is_called_and_nobody_in_his_place() {
+    for (user, reaches) in [("carol", "sip:carol@198.51.100.4"), ("reception", "480")] {
+        let mut with_desk = trunk();
+        with_desk.numbers.to = Some("desk".into());
+        let mut settings = secured(UDP, with_desk);
+        settings.authenticate = Some(AuthSettings {
+            tells_unknown_users: false,
+            ..AuthSettings::default()
+        });
+        settings.hook = Some(HookSettings {
+            asks: vec![sip_hook::Kind::Call],
+            timeout_ms: 1_000,
+            waiting_max: 10,
+            on_failure: OnFailure::Reject,
+            may_relay: false,
+            headers: Vec::new(),
+        });
+        let mut bed = Bed::new(settings);
+        bed.register("sip:desk@example.org", "sip:desk@198.51.100.3", None);
+        bed.register("sip:carol@example.org", "sip:carol@198.51.100.4", None);
+        let invite = call_in("sip:+4930101@192.0.2.1", "<sip:x@y>", UDP);
+        assert!(receive(&mut bed, &invite, UDP).is_empty());
+        let Some(Effect::AskHook { park, .. }) = bed.effects.pop() else {
+            panic!("the hook was not asked");
+        };
+        let to = format!("sip:{user}@example.org");
+        let body = serde_json::json!({"version": 1, "answers": [{"action": "route", "to": to}]});
+        let answers = sip_hook::read_answers(body.to_string().as_bytes());
+        let (_, answer) = answers.unwrap().remove(0);
+        let answer = Ok(Arc::new(answer.unwrap()));
+        let sent = bed.act(|s, now, out| s.handle_hook(now, park, answer, out));
+        let last = sent.last().unwrap();
+        let reached = match last.status() {
+            0 => last.uri().to_owned(),
+            status => status.to_string(),
+        };
+        assert_eq!(reached, reaches);
+    }
 }
 
 #[test]
