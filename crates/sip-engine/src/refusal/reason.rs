@@ -228,10 +228,11 @@ reasons! {
     /// A provider calls a number that none of our users has: `numbers` and `to` of its
     /// `[[trunk]]`.
     NoUserForNumber = "no_user_for_number", Users, Warn;
-    /// It needs a media engine and none answers, or all are at their limits: `signet media`
-    /// shows them.
+    /// It needs a media engine and none answers, all are at their limits, or the one that had
+    /// the call was started anew: `signet media` shows them.
     MediaUnavailable = "media_unavailable", Users, Warn;
-    /// The media engine refuses its session description: the engine's log says why.
+    /// The media engine refuses its session description: the engine's log says why. Or what it
+    /// gives is longer than `[limits]` allow, or who has answered left out the tag in To.
     MediaRefused = "media_refused", Users, Warn;
     /// What came back is no response to it.
     BadResponse = "bad_response", Users, Warn;
