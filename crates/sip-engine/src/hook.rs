@@ -32,7 +32,7 @@ pub struct HookSettings {
     /// sender may not: a stranger, or a peer that may call our users alone.
     pub may_relay: bool,
     /// The headers that it may set. Whoever sends a request about which it is asked does not:
-    /// what he brings by these names is cut.
+    /// what he brings by these names is cut, but for Privacy where the hook sets none.
     pub headers: Vec<Box<str>>,
 }
 
