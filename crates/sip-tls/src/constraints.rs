@@ -97,7 +97,6 @@ mod tests {
     };
     use rustls::pki_types::{ServerName, UnixTime};
 
-    use super::*;
     use crate::fault::CertificateFault;
     use crate::pem::parse_certificates;
     use crate::testing::{KeyKind, params};
