@@ -15,7 +15,7 @@ use std::sync::{PoisonError, RwLock};
 use sip_msg::{ConnId, Lane, Target, Transport};
 use sip_tls::{PeerTls, Proven};
 
-use crate::conns::source;
+use crate::source::source;
 
 /// Connections of one neighbour from one source: the newest is used, the others are for when
 /// that one is dead. Past it its own oldest one goes, and nobody else's.

@@ -11,6 +11,7 @@ use slab::Slab;
 
 use crate::meter::{Meter, PeerNames};
 use crate::ranks::{Class, Ranks, Standing};
+use crate::source::source;
 use crate::stream::Conn;
 
 /// Bits of a [`ConnId`] that are the place in the table.
@@ -362,13 +363,5 @@ fn one_less(counts: &mut HashMap<IpAddr, usize>, source: IpAddr) {
     *count -= 1;
     if *count == 0 {
         counts.remove(&source);
-    }
-}
-
-/// What counts as one source: a host with IPv6 has a /64 to itself.
-pub(crate) fn source(ip: IpAddr) -> IpAddr {
-    match ip {
-        IpAddr::V4(_) => ip,
-        IpAddr::V6(ip) => IpAddr::from((u128::from(ip) & !u128::from(u64::MAX)).to_be_bytes()),
     }
 }

@@ -55,6 +55,7 @@ mod meter;
 mod net;
 mod ranks;
 mod shared;
+mod source;
 mod stream;
 mod stun;
 pub mod sys;

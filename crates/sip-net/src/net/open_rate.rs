@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use crate::conns::source;
+use crate::source::source;
 
 /// Sources that are remembered, at most; those past it are not limited.
 const SOURCES_MAX: usize = 65_536;

@@ -9,7 +9,7 @@ use sip_msg::ConnId;
 
 use super::Net;
 use crate::CloseReason;
-use crate::conns::source;
+use crate::source::source;
 use crate::stream::Conn;
 
 /// How much is freed at a time, as a part of the bound: all connections are

@@ -17,7 +17,7 @@ use socket2::SockRef;
 use super::Net;
 use super::ready::{self, Ready, register};
 use super::turn::TURN_BYTES;
-use crate::conns::source;
+use crate::source::source;
 use crate::stream::{Conn, Pending, Stage};
 use crate::{CloseReason, NetEvent};
 

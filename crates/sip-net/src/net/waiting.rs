@@ -26,8 +26,8 @@ use slab::Slab;
 
 use super::ready::token;
 use super::turn::TURN_BYTES;
-use crate::conns::source;
 use crate::shared::READ_BYTES;
+use crate::source::source;
 use crate::stream::Conn;
 
 /// What is read of a source before the next one has its turn: one read has it all, and may go

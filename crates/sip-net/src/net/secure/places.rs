@@ -10,7 +10,7 @@ use sip_tls::{HandshakeError, HandshakeFailure};
 
 use super::super::Net;
 use crate::awaited::{Awaited, GRACE_MS, few};
-use crate::conns::source;
+use crate::source::source;
 use crate::stream::Conn;
 
 /// Clients that hold a place and are looked at for each newcomer: that they have spoken, and
