@@ -50,7 +50,7 @@ WITH_LEGACY := --profile test --workspace --features ipsec/legacy-tls,signet/leg
 clippy: tools-build
 	$(CARGO) clippy $(WITH_LEGACY) --all-targets -- -D warnings
 
-deny:
+deny: tools-build
 	scripts/tools cargo-deny
 	$(CARGO) deny check licenses bans sources
 

@@ -242,10 +242,15 @@ pub(crate) fn domains(stores: &[Options]) -> Result<Vec<String>, NoDomains> {
     of_first
 }
 
+/// What each store behind another is left of the time, where there is enough.
+const KEPT_FOR_NEXT: Duration = Duration::from_secs(2);
+
 /// What a store gets of the time that is left for it and those behind it: the last one is to be
 /// asked where all before it are silent.
 fn share(left: Duration, stores: usize) -> Duration {
-    left / u32::try_from(stores.max(1)).unwrap_or(u32::MAX)
+    let stores = u32::try_from(stores.max(1)).unwrap_or(u32::MAX);
+    let kept = KEPT_FOR_NEXT.saturating_mul(stores - 1);
+    left.saturating_sub(kept).max(left / stores)
 }
 
 fn domains_of(store: &Options, timeout: Duration) -> Result<Vec<String>, NoDomains> {
@@ -477,6 +482,8 @@ mod tests {
             left -= of_one;
         }
         assert!(left.is_zero(), "{left:?}");
+        // Who is slow has most of it.
+        assert_eq!(share(DOMAINS_TIMEOUT, 2), Duration::from_secs(8));
     }
 
     #[test]

@@ -19,9 +19,17 @@ const NEIGHBOURS_MAX: usize = 4_096;
 /// reached: within a dialog a request goes to an address, not to a route.
 pub(crate) struct Lanes {
     key: [u8; 16],
-    neighbours: HashMap<(Transport, SocketAddr), Connections>,
+    neighbours: HashMap<(Transport, SocketAddr), Known>,
     /// Whether any call has connections of its own, or may have them from before a reload.
     has_per_call: bool,
+}
+
+/// What is known of a neighbour.
+#[derive(Clone, Copy)]
+struct Known {
+    connections: Connections,
+    /// Whether the settings of before the last reload said so: then it is for what goes on.
+    is_of_before: bool,
 }
 
 impl Lanes {
@@ -34,13 +42,16 @@ impl Lanes {
     }
 
     /// Takes new settings over. What was learned stays, so that calls that go on stay on their
-    /// connections; a new call overwrites it. Only a table that is full begins anew: addresses
-    /// that are gone would keep others out of it for ever.
+    /// connections; a new one overwrites it, or goes by none of it. Only a table that is full
+    /// begins anew: addresses that are gone would keep others out of it for ever.
     pub(crate) fn reload(&mut self, settings: &Settings) {
         if self.neighbours.len() >= NEIGHBOURS_MAX {
             self.neighbours.clear();
         }
-        let goes_on = |known: &Connections| *known == Connections::PerCall;
+        for known in self.neighbours.values_mut() {
+            known.is_of_before = true;
+        }
+        let goes_on = |known: &Known| known.connections == Connections::PerCall;
         self.has_per_call = has_per_call(settings) || self.neighbours.values().any(goes_on);
     }
 
@@ -63,8 +74,10 @@ impl Lanes {
             }
             None if self.neighbours.is_empty() => return Lane::Shared,
             None => match self.neighbours.get(&(transport, addr)) {
-                Some(connections) => *connections,
-                None => return Lane::Shared,
+                Some(known) if !known.is_of_before || request.is_some_and(goes_on) => {
+                    known.connections
+                }
+                _ => return Lane::Shared,
             },
         };
         let Some(request) = request else {
@@ -113,9 +126,18 @@ impl Lanes {
         if is_usual {
             self.neighbours.remove(&place);
         } else if self.neighbours.len() < NEIGHBOURS_MAX || self.neighbours.contains_key(&place) {
-            self.neighbours.insert(place, connections);
+            let known = Known {
+                connections,
+                is_of_before: false,
+            };
+            self.neighbours.insert(place, known);
         }
     }
+}
+
+/// Whether a request is about one before it.
+fn goes_on(request: &Message) -> bool {
+    !begins(request) || request.method() == Method::Cancel
 }
 
 /// Whether a request is outside of any dialog.

@@ -17,7 +17,7 @@ use sip_tls::{PeerTls, Proven};
 
 use crate::source::source;
 
-/// Connections of one neighbour from one source: the newest is used, the others are for when
+/// Connections of one neighbour to one place of its: the newest is used, the others are for when
 /// that one is dead. Past it its own oldest one goes, and nobody else's.
 const PER_NEIGHBOUR_MAX: usize = 16;
 /// Sources for which there is room at least: the table is not one's alone.
@@ -114,17 +114,23 @@ impl Aliases {
         let known = table.get(&from).map(Vec::as_slice).unwrap_or_default();
         let own = known.iter().enumerate();
         let own = own.filter(|(_, alias)| alias.proven.bears_the_same_at(at.ip(), &proven));
-        let own: Vec<usize> = own.map(|(place, _)| place).collect();
-        let per_source_max = (self.count_max / SOURCES_MIN).max(PER_NEIGHBOUR_MAX);
-        let is_full = own.len() >= PER_NEIGHBOUR_MAX || known.len() >= per_source_max;
-        let oldest = match (is_full, own.first()) {
-            (true, None) => return Err(AliasRefused::Full),
-            (true, oldest) => oldest,
-            (false, _) => None,
+        let own: Vec<(usize, &Alias)> = own.collect();
+        // The oldest of those at one place, where there are several.
+        let oldest_at = |at: SocketAddr, count_min: usize| {
+            let mut there = own.iter().filter(|(_, alias)| alias.at == at);
+            let oldest = there.next().map(|(place, _)| *place);
+            oldest.filter(|_| there.count() + 1 >= count_min)
         };
+        let per_source_max = (self.count_max / SOURCES_MIN).max(PER_NEIGHBOUR_MAX);
+        let mut oldest = oldest_at(at, PER_NEIGHBOUR_MAX);
+        if oldest.is_none() && known.len() >= per_source_max {
+            let of_several = own.iter().find_map(|(_, alias)| oldest_at(alias.at, 2));
+            let first = own.first().map(|(place, _)| *place);
+            oldest = Some(of_several.or(first).ok_or(AliasRefused::Full)?);
+        }
         let aliases = table.entry(from).or_default();
         if let Some(place) = oldest {
-            aliases.remove(*place);
+            aliases.remove(place);
         } else {
             self.count.fetch_add(1, Ordering::Relaxed);
         }

@@ -306,6 +306,21 @@ fn nobody_pushes_out_the_connection_of_another() {
 }
 
 #[test]
+fn nodes_of_one_neighbour_do_not_push_each_other_out() {
+    let mut world = World::with_room_for(4_096);
+    let mut conns = Vec::new();
+    for port in 6000..6017 {
+        let node = world.neighbour(&["gw.example.net"]);
+        let net = &mut world.server.net;
+        net.alias(node.conn, "gw.example.net", Some(port)).unwrap();
+        conns.push((port, node.conn));
+    }
+    for (port, conn) in conns {
+        assert_eq!(world.find("gw.example.net", port), Some(conn), "{port}");
+    }
+}
+
+#[test]
 fn the_table_is_bounded_and_a_wish_is_heard_once() {
     let mut world = World::new();
     for n in 0..10 {

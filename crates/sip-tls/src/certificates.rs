@@ -26,6 +26,9 @@ pub(super) struct Certificates {
     all: Vec<Arc<CertifiedKey>>,
     /// Places in `all`: one name may have certificates of several kinds.
     by_name: HashMap<String, Vec<usize>>,
+    /// The same by the domains in `sip` URIs, for whom no other name fits: browsers and many phones
+    /// know DNS names alone.
+    by_uri: HashMap<String, Vec<usize>>,
 }
 
 impl Certificates {
@@ -40,8 +43,12 @@ impl Certificates {
         let certificate = EndEntityCert::try_from(leaf).map_err(|error| {
             TlsError::new(file, format!("no certificate that can be read: {error}"))
         })?;
-        for name in names(&certificate) {
+        let domains = certificate.valid_uri_names().filter_map(sip_uri_domain);
+        for name in each_once(certificate.valid_dns_names()) {
             self.by_name.entry(name).or_default().push(self.all.len());
+        }
+        for name in each_once(domains) {
+            self.by_uri.entry(name).or_default().push(self.all.len());
         }
         self.all.push(pair);
         Ok(())
@@ -91,20 +98,19 @@ impl Certificates {
 
 impl Certificates {
     /// Those that bear a name: itself, or else a wildcard in the place of its first label, which
-    /// browsers take (RFC 9525 6.3) though peers that speak SIP do not (RFC 5922 7.2).
+    /// browsers take (RFC 9525 6.3) though peers that speak SIP do not (RFC 5922 7.2), or else in
+    /// a `sip` URI (RFC 5922 7.1).
     fn named(&self, name: &str) -> Option<&Vec<usize>> {
-        self.by_name.get(name).or_else(|| {
+        let by_wildcard = || {
             let (_, parent) = name.split_once('.')?;
             self.by_name.get(&format!("*.{parent}"))
-        })
+        };
+        let by_name = self.by_name.get(name).or_else(by_wildcard);
+        by_name.or_else(|| self.by_uri.get(name))
     }
 }
 
-/// What clients may call the bearer of a certificate: its DNS names, for browsers whatever else it
-/// bears, and the domains in its `sip` URIs (RFC 5922 7.1). Each once.
-fn names(certificate: &EndEntityCert<'_>) -> BTreeSet<String> {
-    let domains = certificate.valid_uri_names().filter_map(sip_uri_domain);
-    let names = certificate.valid_dns_names().chain(domains);
+fn each_once<'a>(names: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
     names.map(str::to_ascii_lowercase).collect()
 }
 
@@ -130,6 +136,8 @@ mod tests {
             &["sip:B.example:5061", "c.example"],
             &["sip:user@d.example"],
             &["sip:a.example", "e.example"],
+            &["*.w.example"],
+            &["sip:x.w.example"],
         ] {
             let (chain, key) = ca.issue(names);
             let pair = KeyPair::from_pem(chain.as_bytes(), key.as_bytes()).unwrap();
@@ -140,6 +148,7 @@ mod tests {
             ("b.example", 1),
             ("c.example", 1),
             ("e.example", 3),
+            ("x.w.example", 4),
             // No certificate bears these.
             ("d.example", 0),
             ("f.example", 0),

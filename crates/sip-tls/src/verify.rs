@@ -17,6 +17,9 @@ use webpki::{
     RevocationCheckDepth, RevocationOptionsBuilder, UnknownStatusPolicy,
 };
 use x509_parser::num_bigint::BigUint;
+use x509_parser::oid_registry::{
+    OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER, OID_X509_EXT_ISSUER_DISTRIBUTION_POINT,
+};
 use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate};
 use x509_parser::public_key::PublicKey;
 
@@ -119,6 +122,9 @@ pub(crate) struct Trust {
 #[derive(Clone, Debug)]
 struct Crl {
     list: Arc<CertRevocationList<'static>>,
+    /// Whose list it is: the authority, its key, and which part of the list this is. A newer one
+    /// takes the place of an older one of these alone.
+    series: Vec<u8>,
     /// When it was issued, in seconds since 1970, and which one of its authority it is.
     issued: (i64, Option<BigUint>),
 }
@@ -135,8 +141,20 @@ impl Crl {
             .map_err(|error| unreadable(error.to_string()))?;
         let (_, parsed) = CertificateRevocationList::from_der(der)
             .map_err(|error| unreadable(error.to_string()))?;
+        let mut series = parsed.issuer().as_raw().to_vec();
+        for extension in parsed.extensions() {
+            let tells = [
+                OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER,
+                OID_X509_EXT_ISSUER_DISTRIBUTION_POINT,
+            ];
+            if tells.contains(&extension.oid) {
+                series.extend_from_slice(extension.oid.as_bytes());
+                series.extend_from_slice(extension.value);
+            }
+        }
         Ok(Self {
             list: Arc::new(list.into()),
+            series,
             issued: (
                 parsed.last_update().timestamp(),
                 parsed.crl_number().cloned(),
@@ -176,9 +194,10 @@ impl Trust {
             let crl =
                 crl.map_err(|error| TlsError::new(file, format!("is no PEM file: {error}")))?;
             let crl = Crl::read(&crl, file)?;
-            let is_newer = |known: &Crl| known.issued >= crl.issued;
-            let place = self.crls.partition_point(is_newer);
-            self.crls.insert(place, crl);
+            // The library goes by the first that is the authority's.
+            let is_older = |known: &Crl| known.series == crl.series && known.issued < crl.issued;
+            let place = self.crls.iter().position(is_older);
+            self.crls.insert(place.unwrap_or(self.crls.len()), crl);
         }
         if self.crls.len() == before {
             return Err(TlsError::new(
@@ -554,6 +573,16 @@ mod tests {
             // Issued at the same time, the number tells.
             assert_eq!(verdict(&ca, &[&older, &next], policy), revoked);
             assert_eq!(verdict(&ca, &[&next, &older], policy), revoked);
+        }
+    }
+
+    #[test]
+    fn the_newer_list_of_another_key_stands_where_it_was_written() {
+        let (ca, before) = (TestCa::new(), TestCa::new());
+        let list = ca.revoke_in(&[4], 1, 2023..2099);
+        let of_other_key = before.revoke_in(&[4], 9, 2024..2099);
+        for policy in [RevocationPolicy::Lenient, RevocationPolicy::Strict] {
+            assert_eq!(verdict(&ca, &[&list, &of_other_key], policy), Ok(()));
         }
     }
 

@@ -71,6 +71,7 @@ fn secrets(message: &[u8]) -> Vec<Range<usize>> {
         let is_folded = line.starts_with(b" ") || line.starts_with(b"\t");
         let key_at = in_body.then(|| media_key(line)).flatten();
         if let Some(key_at) = key_at {
+            uri_passwords(line.get(..key_at).unwrap_or_default(), &mut tell);
             tell(key_at..line.len());
         } else if line.is_empty() {
             // A body may hold a message (RFC 3420, RFC 3261 23.4), which is masked alike.
@@ -215,15 +216,18 @@ fn value_at(line: &[u8], at: usize) -> Range<usize> {
 fn uri_passwords(line: &[u8], tell: &mut impl FnMut(Range<usize>)) {
     let mut marks = None;
     let mut end_before = None;
-    let mut at = 0;
+    let (mut at, mut told_to) = (0, 0);
     while let Some(start) = uri_start(line, at) {
         at = start;
         let marks = marks.get_or_insert_with(|| Marks::of(line));
         if begins_authority(line, start) {
             let end = marks.authority_ends.first_from(start);
-            if let Some(secret) = marks.password(start, end.unwrap_or(line.len())) {
-                at = secret.end;
-                tell(secret);
+            // A URI of SIP in it may go on behind it.
+            if let Some(secret) = marks.password(start, end.unwrap_or(line.len()))
+                && told_to < secret.end
+            {
+                tell(secret.start.max(told_to)..secret.end);
+                told_to = secret.end;
             }
             continue;
         }
@@ -237,10 +241,10 @@ fn uri_passwords(line: &[u8], tell: &mut impl FnMut(Range<usize>)) {
             marks.secrets(start, end)
         };
         for Range { start, end } in found {
-            let start = start.max(at);
+            let start = start.max(at).max(told_to);
             if start < end {
                 tell(start..end);
-                at = end;
+                (at, told_to) = (end, end);
             }
         }
     }
@@ -566,6 +570,7 @@ mod tests {
             ("a=crypto:1 X other:key", "a=crypto:***"),
             ("a=key-mgmt:mikey AQ inline:x", "a=key-mgmt:***"),
             ("a=pcfg:1 t=1 a=1", "a=pcfg:1 t=1 a=1"),
+            ("a=x:sip:u:pw@h inline:k", "a=x:sip:u:***@h inline:***"),
             ("i=inline:x", "i=inline:x"),
         ] {
             let text = masked(format!("INVITE sip:a SIP/2.0\r\n\r\n{line}\r\n").as_bytes());
@@ -579,6 +584,10 @@ mod tests {
             (
                 "Alert-Info: <https://bob:secret@host/ring.wav>;x=y",
                 "Alert-Info: <https://bob:***@host/ring.wav>;x=y",
+            ),
+            (
+                "Call-Info: http://x:sip:a@h?Authorization=Digest%20secret",
+                "Call-Info: http://x:***@h?Authorization=***",
             ),
             (
                 "Call-Info: <http://:secret@h>, <ftp://a:b:c@d@h/e:f@g>",

@@ -162,7 +162,11 @@ fn may_be_replaced(path: &Path) -> io::Result<()> {
         Ok(_) => {}
     }
     let mut magic = Vec::new();
-    File::open(path)?.take(4).read_to_end(&mut magic)?;
+    let file = File::open(path).map_err(|error| {
+        let why = format!("{} is there and cannot be read: {error}", path.display());
+        io::Error::new(error.kind(), why)
+    })?;
+    file.take(4).read_to_end(&mut magic)?;
     if magic.is_empty() || magic == SECTION.to_le_bytes() {
         Ok(())
     } else {

@@ -123,6 +123,9 @@ fn a_call_stays_on_its_connection_over_a_reload() {
         // Even where the neighbour is gone from the configuration.
         lanes.reload(&Settings::default());
         assert_eq!(lane(&mut lanes, None, &bye), before);
+        assert_eq!(lane(&mut lanes, None, &message("CANCEL", "c", "")), before);
+        // What begins goes as to anybody whom the configuration does not name.
+        assert_eq!(lane(&mut lanes, None, &invite), Lane::Shared);
         let is_closed = lanes.ended_call(&bye, 200).is_some();
         assert_eq!(is_closed, connections == Connections::PerCall);
         // A new call says how the neighbour is reached now.

@@ -123,10 +123,7 @@ impl Shard {
         // RFC 3261 8.2.6.2 has a tag in it: without one nobody knows whose media it is.
         let is_nobodys = tag.is_empty();
         if is_nobodys && response.status() >= 200 {
-            self.pool.recycle(response);
-            self.refuse_answered(now, context, number, Outcome::MediaRefused, out);
-            context.count_messages();
-            return None;
+            return self.refuse_nobodys(now, context, (number, at), response, out);
         }
         let said = said(&self.keys.tags, tag, response.slice(place));
         let next = match is_nobodys {
@@ -294,6 +291,31 @@ impl Shard {
                 }
             }
         }
+    }
+
+    /// Who answers without a tag is refused, but where calls are passed on without an engine.
+    fn refuse_nobodys(
+        &mut self,
+        now: Now,
+        context: &mut Context,
+        (number, at): (usize, u16),
+        response: Box<Message>,
+        out: &mut Outputs,
+    ) -> Option<Box<Message>> {
+        let refused = Failure::Refused("it has no tag in To".into());
+        // What comes after the call was answered changes nothing.
+        if !context.is_final_sent && self.may_pass(context, usize::from(at), &refused) {
+            self.counters.media_passed += 1;
+            return self.hold_behind(context, number, response);
+        }
+        self.pool.recycle(response);
+        if context.is_final_sent {
+            self.counters.media_dropped += 1;
+            return None;
+        }
+        self.refuse_answered(now, context, number, outcome_of(&refused), out);
+        context.count_messages();
+        None
     }
 
     /// Somebody has answered, and no engine leads the media to him: the call is refused, and he

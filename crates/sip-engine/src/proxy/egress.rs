@@ -238,7 +238,13 @@ impl Shard {
         }
         let lines = draft.strip.iter().map(|span| draft.request.slice(*span));
         let cut: usize = lines.map(<[u8]>::len).sum();
-        let of_media = match self.asks_engine(came.by, draft, &candidate.kind, &hop) {
+        let stream = Hop {
+            transport: Transport::Tcp,
+            ..hop.clone()
+        };
+        // A stream that needs no engine is no reason to go without one.
+        let asks = |hop| self.asks_engine(came.by, draft, &candidate.kind, hop);
+        let of_media = match asks(&hop) && asks(&stream) {
             true => MEDIA_BYTES,
             false => 0,
         };
@@ -248,10 +254,6 @@ impl Shard {
         if draft.request.bytes().len() + added <= DATAGRAM_BYTES_MAX + cut {
             return hop;
         }
-        let stream = Hop {
-            transport: Transport::Tcp,
-            ..hop.clone()
-        };
         let is_it = |of: &Hop| (of.transport, of.addr) == (stream.transport, stream.addr);
         if candidate.has_tried(is_it) || !self.own.reach().has(Transport::Tcp, hop.addr.ip()) {
             return hop;

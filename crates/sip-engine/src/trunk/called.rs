@@ -63,12 +63,9 @@ impl Shard {
         if is_contact && request.method() == Method::Options {
             return Called::TheTrunk;
         }
-        // Nobody else is called in his place, whoever gets what nobody has.
-        if job.told.as_deref().is_some_and(Told::names_user) {
-            return Called::UsualBy(trunk);
-        }
+        let is_named = job.told.as_deref().is_some_and(Told::names_user);
         let numbers = &trunk.numbers;
-        let mut called = match is_contact {
+        let mut called = match is_contact && !is_named {
             true => named(request),
             false => Vec::new(),
         };
@@ -81,6 +78,10 @@ impl Shard {
             Some(_) => None,
         };
         let known = known.or(alias.as_deref());
+        // Nobody else is called in the place of whom the hook has named, whoever gets what nobody has.
+        if known.is_none() && is_named {
+            return Called::UsualBy(trunk);
+        }
         if known.is_none() && !is_contact && self.own.is_own_uri(&uri) {
             // A user of that very name comes before whoever gets what is left.
             let is_there = self.contact_targets(now, &uri, found) != Contacts::None

@@ -91,7 +91,11 @@ fn what_nobody_has_goes_to_whom_the_operator_names_or_is_refused() {
 
 #[test]
 fn a_user_whom_the_hook_names_is_called_and_nobody_in_his_place() {
-    for (user, reaches) in [("carol", "sip:carol@198.51.100.4"), ("reception", "480")] {
+    for (user, reaches) in [
+        ("carol", "sip:carol@198.51.100.4"),
+        ("+4930101", "sip:alice@198.51.100.5"),
+        ("reception", "480"),
+    ] {
         let mut with_desk = trunk();
         with_desk.numbers.to = Some("desk".into());
         let mut settings = secured(UDP, with_desk);
@@ -110,6 +114,7 @@ fn a_user_whom_the_hook_names_is_called_and_nobody_in_his_place() {
         let mut bed = Bed::new(settings);
         bed.register("sip:desk@example.org", "sip:desk@198.51.100.3", None);
         bed.register("sip:carol@example.org", "sip:carol@198.51.100.4", None);
+        bed.register("sip:alice@example.org", "sip:alice@198.51.100.5", None);
         let invite = call_in("sip:+4930101@192.0.2.1", "<sip:x@y>", UDP);
         assert!(receive(&mut bed, &invite, UDP).is_empty());
         let Some(Effect::AskHook { park, .. }) = bed.effects.pop() else {
