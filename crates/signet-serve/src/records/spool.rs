@@ -142,9 +142,7 @@ impl Spool {
         let mut read = vec![0; READ_MAX];
         let mut at = self.start;
         while at < self.len {
-            let left = usize::try_from(self.len - at).unwrap_or(READ_MAX);
-            let piece = read.get_mut(..left.min(READ_MAX)).unwrap_or_default();
-            self.file.read_exact_at(piece, at)?;
+            let piece = self.piece_at(at, &mut read)?;
             if let Some(end) = piece.iter().position(|byte| *byte == b'\n') {
                 return Ok(at - self.start + end as u64 + 1);
             }
@@ -192,13 +190,20 @@ impl Spool {
         }
     }
 
+    /// What stands there, as much of it as there is room for.
+    fn piece_at<'r>(&self, at: u64, read: &'r mut [u8]) -> io::Result<&'r [u8]> {
+        let left = usize::try_from(self.len - at).unwrap_or(usize::MAX);
+        let len = left.min(read.len());
+        let piece = read.get_mut(..len).unwrap_or_default();
+        self.file.read_exact_at(piece, at)?;
+        Ok(piece)
+    }
+
     fn copy_waiting(&self, to: &mut File) -> io::Result<()> {
         let mut read = vec![0; READ_MAX];
         let mut at = self.start;
         while at < self.len {
-            let left = usize::try_from(self.len - at).unwrap_or(READ_MAX);
-            let piece = read.get_mut(..left.min(READ_MAX)).unwrap_or_default();
-            self.file.read_exact_at(piece, at)?;
+            let piece = self.piece_at(at, &mut read)?;
             to.write_all(piece)?;
             at += piece.len() as u64;
         }

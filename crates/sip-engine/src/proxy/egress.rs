@@ -242,16 +242,14 @@ impl Shard {
             transport: Transport::Tcp,
             ..hop.clone()
         };
+        let len = draft.request.bytes().len() + ADDED_BYTES + draft.told.len();
+        let is_too_long = |len: usize| len > DATAGRAM_BYTES_MAX + cut;
         // A stream that needs no engine is no reason to go without one.
         let asks = |hop| self.asks_engine(came.by, draft, &candidate.kind, hop);
-        let of_media = match asks(&hop) && asks(&stream) {
-            true => MEDIA_BYTES,
-            false => 0,
-        };
-        let added = ADDED_BYTES + draft.told.len() + of_media;
+        let grows = || is_too_long(len + MEDIA_BYTES) && asks(&hop) && asks(&stream);
         // RFC 3261 18: "It has arisen out of the need to handle larger messages, which MUST use TCP, as
         // discussed below."
-        if draft.request.bytes().len() + added <= DATAGRAM_BYTES_MAX + cut {
+        if !is_too_long(len) && !grows() {
             return hop;
         }
         let is_it = |of: &Hop| (of.transport, of.addr) == (stream.transport, stream.addr);
