@@ -1,5 +1,7 @@
 //! `[authentication]`: answers to challenges.
 
+use std::ops::Range;
+
 use sip_auth::{Attempt, ClientAuth, RequestParts};
 use sip_msg::header::AuthParams;
 use sip_msg::{Limits, Message};
@@ -10,6 +12,9 @@ use crate::template::{Login, Template};
 use super::Core;
 use super::call::Call;
 use super::render::NO_MESSAGE;
+
+/// How the keyword begins, in the field of an injection file too.
+const KEYWORD: &[u8] = b"[authentication";
 
 /// A challenge, and the answers that it was given.
 #[derive(Debug)]
@@ -67,6 +72,15 @@ impl Challenge {
     }
 }
 
+/// Where an `[authentication ...]` stands in a field that was written from `from` on. What else is
+/// in a message may be a peer's, and a keyword there is none.
+pub(super) fn injected(out: &[u8], from: usize) -> Option<Range<usize>> {
+    let field = out.get(from..)?;
+    let found = memchr::memmem::find(field, KEYWORD)?;
+    let len = memchr::memchr(b']', field.get(found..)?)?;
+    Some(from + found..from + found + len + 1)
+}
+
 impl Core {
     /// Puts credentials at `at` into the message that begins at `start`.
     pub(super) fn insert_credentials(
@@ -87,22 +101,16 @@ impl Core {
         self.insert(call, start, at, user, password, out);
     }
 
-    /// Finds `[authentication ...]` in what an injection file brought.
+    /// Puts credentials in the place of an `[authentication ...]` that an injection file brought.
     pub(super) fn insert_injected_credentials(
         &mut self,
         call: &mut Call,
         start: usize,
+        keyword: Range<usize>,
         out: &mut Vec<u8>,
     ) {
-        let message = out.get(start..).unwrap_or_default();
-        let Some(found) = memchr::memmem::find(message, b"[authentication") else {
-            return;
-        };
-        let rest = message.get(found..).unwrap_or_default();
-        let Some(len) = memchr::memchr(b']', rest) else {
-            return;
-        };
-        let text = String::from_utf8_lossy(rest.get(15..len).unwrap_or_default()).into_owned();
+        let parameters = keyword.start + KEYWORD.len()..keyword.end.saturating_sub(1);
+        let text = String::from_utf8_lossy(out.get(parameters).unwrap_or_default()).into_owned();
         let find = |name: &str| {
             text.split_whitespace().find_map(|part| {
                 let value = part.strip_prefix(name)?.strip_prefix('=')?;
@@ -110,8 +118,9 @@ impl Core {
             })
         };
         let (user, password) = (find("username"), find("password"));
-        out.drain(start + found..start + found + len + 1);
-        self.insert(call, start, start + found, user, password, out);
+        let at = keyword.start;
+        out.drain(keyword);
+        self.insert(call, start, at, user, password, out);
     }
 
     fn insert(

@@ -1,6 +1,7 @@
 //! Writes messages: literal bytes are copied, the rest is patched in.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 
 use sip_msg::ListenerId;
 
@@ -12,6 +13,7 @@ use crate::value::{Scopes, read_number};
 
 use super::Core;
 use super::call::Call;
+use super::credentials::injected;
 
 /// The width of `[len]`, right-aligned, as SIPp prints it.
 const LEN_WIDTH: usize = 5;
@@ -24,6 +26,8 @@ pub(super) const NO_MESSAGE: i64 = -2;
 struct Later<'t> {
     len: Option<(usize, i64)>,
     login: Option<(usize, &'t Login)>,
+    /// An `[authentication]` that a field of a file brought.
+    injected: Option<Range<usize>>,
 }
 
 impl Core {
@@ -64,7 +68,7 @@ impl Core {
                 swallows = false;
             }
         }
-        self.finish(call, start, later, template, out);
+        self.finish(call, start, later, out);
     }
 
     fn write_part<'t>(
@@ -161,7 +165,11 @@ impl Core {
                     }
                 };
                 if let (Some(line), Some(file)) = (line, self.files.get(usize::from(field.file))) {
+                    let from = out.len();
                     file.write_field(line, usize::from(field.column), out);
+                    if later.injected.is_none() {
+                        later.injected = injected(out, from);
+                    }
                 }
             }
             Part::Fill(text, variable) => {
@@ -181,29 +189,24 @@ impl Core {
     }
 
     /// Fills in what depends on the rest of the message.
-    fn finish(
-        &mut self,
-        call: &mut Call,
-        start: usize,
-        later: Later<'_>,
-        template: &Template,
-        out: &mut Vec<u8>,
-    ) {
+    fn finish(&mut self, call: &mut Call, start: usize, later: Later<'_>, out: &mut Vec<u8>) {
+        // What stands behind a length with more digits than it had room for.
+        let mut moved = (usize::MAX, 0);
         if let Some((at, offset)) = later.len {
             let body_len = scan::body(out.get(start..).unwrap_or_default()).len();
             let len = i64::try_from(body_len)
                 .unwrap_or(i64::MAX)
                 .saturating_add(offset);
+            let before = out.len();
             write_len(len, at, out);
+            moved = (at, out.len() - before);
         }
+        let place = |at: usize| if at > moved.0 { at + moved.1 } else { at };
         if let Some((at, login)) = later.login {
-            self.insert_credentials(call, start, at, login, out);
-        } else if template
-            .parts
-            .iter()
-            .any(|part| matches!(part, Part::Field(_)))
-        {
-            self.insert_injected_credentials(call, start, out);
+            self.insert_credentials(call, start, place(at), login, out);
+        } else if let Some(keyword) = later.injected {
+            let keyword = place(keyword.start)..place(keyword.end);
+            self.insert_injected_credentials(call, start, keyword, out);
         }
     }
 

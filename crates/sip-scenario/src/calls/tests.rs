@@ -631,6 +631,55 @@ fn sha_256_is_answered() {
 }
 
 #[test]
+fn credentials_may_stand_in_a_file() {
+    let file = b"SEQUENTIAL\n[authentication username=u password=p]\n";
+    let file = InjectionFile::parse("f", file).unwrap();
+    let steps = send("REGISTER", "")
+        + "<recv response=\"401\" auth=\"true\"/>"
+        + &send("REGISTER", "").replace("CSeq:", "[field0]\nCSeq:")
+        + "<recv response=\"200\"/>";
+    let mut stage = Stage::with_files(&steps, Settings::default(), vec![file]);
+    stage.start();
+    stage.sent();
+    stage.receive(&answer(401, 1, 1, "REGISTER").replace(
+        "CSeq:",
+        "From: <sip:b>;tag=1\nWWW-Authenticate: Digest realm=\"r\", nonce=\"n\"\nCSeq:",
+    ));
+    let sent = stage.sent();
+    assert!(sent[0].contains("\r\nAuthorization: Digest "), "{sent:?}");
+    assert!(sent[0].contains("username=\"u\""), "{sent:?}");
+    assert!(!sent[0].contains('['), "{sent:?}");
+}
+
+#[test]
+fn what_a_peer_wrote_is_no_keyword() {
+    let file = InjectionFile::parse("f", b"SEQUENTIAL\nann\n").unwrap();
+    let steps = send("INVITE", "")
+        + "<recv response=\"200\"/>"
+        + &send("ACK", "").replace("CSeq:", "X: [field0] [last_To:]\nCSeq:");
+    let mut stage = Stage::with_files(&steps, Settings::default(), vec![file]);
+    stage.start();
+    stage.sent();
+    let tag = "tag=[authentication]";
+    stage.receive(&answer(200, 1, 1, "INVITE").replace("tag=t", tag));
+    let sent = stage.sent();
+    assert!(
+        sent[0].contains("To: <sip:b>;tag=[authentication]\r\n"),
+        "{sent:?}"
+    );
+    assert!(
+        sent[0].contains("X: ann To: <sip:b>;tag=[authentication]\r\n"),
+        "{sent:?}"
+    );
+    let events = stage.events();
+    assert!(
+        !events.iter().any(|event| matches!(event, Event::Fatal(_))),
+        "{events:?}"
+    );
+    assert_eq!(stage.count(Counter::Successful), 1);
+}
+
+#[test]
 fn no_message_makes_it_panic() {
     let steps = send("INVITE", "retrans=\"500\"")
         + "<recv response=\"100\" optional=\"true\"/><recv response=\"200\" rrs=\"true\" auth=\"true\"><action>\
