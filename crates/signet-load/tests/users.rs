@@ -4,14 +4,19 @@
 mod common;
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::{drive, is, never, of_users, response, udp};
+use common::{Reply, calls_to, drive, is, never, of_users, response, serve, tcp, udp};
 use measure::Threshold;
 use signet_load::app::{Circumstances, result_of};
-use signet_load::{Control, run};
+use signet_load::{Control, Flow, Leaked, Lifetime, Mix, Settings, run};
+use sip_msg::Transport;
 
 const CALLS: u64 = 25;
+/// Of `of_users`.
+const USERS: u64 = 10;
 
 /// The number of the user who sends it.
 fn user_of(request: &str) -> u64 {
@@ -99,4 +104,58 @@ fn users_whose_registration_is_not_renewed_are_missed() {
         .unwrap()
         .evaluate(&result);
     assert!(verdict.crossed);
+}
+
+/// Users over TCP, each on a connection of his own.
+fn on_connections(addr: SocketAddr) -> Settings {
+    Settings {
+        server: calls_to(addr, Transport::Tcp, 0).server,
+        mix: Mix::only(Flow::Options),
+        lifetime: Lifetime::Agent,
+        ..of_users(addr, CALLS)
+    }
+}
+
+/// Whoever is cut off while he registers does it again from where he is then.
+#[test]
+fn users_whose_connection_ends_before_they_are_registered_open_another() {
+    let connections = AtomicU64::new(0);
+    let peer = tcp(move |mut stream, ends| {
+        let is_cut = connections.fetch_add(1, Ordering::Relaxed) < USERS;
+        let from = stream.peer_addr().unwrap();
+        serve(&mut stream, ends, |request| {
+            let contact = format!("@{from};transport=tcp>");
+            let is_his = !is(request, "REGISTER") || request.contains(&contact);
+            match (is_cut, is_his) {
+                (true, _) => Reply::Last(Vec::new()),
+                (false, true) => Reply::Answer(response(request, "200 OK")),
+                (false, false) => Reply::Answer(response(request, "403 Forbidden")),
+            }
+        });
+    });
+    let ran = drive(on_connections(peer.addr));
+    let causes = ran.upkeep.causes.ranked();
+    assert_eq!(causes, [("closed".to_owned(), USERS)]);
+    assert_eq!((ran.upkeep.ready, ran.upkeep.failed), (USERS, 0));
+    assert_eq!((ran.ended, ran.failed), (CALLS, 0), "{:?}", ran.causes);
+    assert_eq!(ran.leaked, Leaked::default());
+}
+
+#[test]
+fn users_who_are_refused_for_now_register_again_on_the_same_connection() {
+    let peer = tcp(|mut stream, ends| {
+        let mut is_first = true;
+        serve(&mut stream, ends, |request| {
+            let status = match std::mem::take(&mut is_first) {
+                true => "503 Service Unavailable",
+                false => "200 OK",
+            };
+            Reply::Answer(response(request, status))
+        });
+    });
+    let ran = drive(on_connections(peer.addr));
+    assert_eq!((ran.upkeep.ready, ran.upkeep.failed), (USERS, 0));
+    assert_eq!((ran.ended, ran.failed), (CALLS, 0), "{:?}", ran.causes);
+    assert_eq!(peer.seen.load(Ordering::Relaxed), USERS);
+    assert_eq!(ran.leaked, Leaked::default());
 }

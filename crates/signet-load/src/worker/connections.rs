@@ -82,7 +82,7 @@ impl Worker {
         let mut newly_open = std::mem::take(&mut self.newly_open);
         for (number, local) in newly_open.drain(..) {
             if !self.seats.is_ready(number) {
-                self.seat_agent(number, local, now_ns);
+                self.seat_on(number, local, now_ns);
                 continue;
             }
             let conn = self.seats.at(number).map_or(ConnId::NONE, |seat| seat.conn);
@@ -115,6 +115,8 @@ impl Worker {
         let Some(number) = self.seats.lose_conn(conn) else {
             return;
         };
+        // It came up in this very turn, and nothing was sent on it.
+        let is_new = self.newly_open.iter().any(|(other, _)| *other == number);
         if self.shared.settings.lifetime != Lifetime::Agent || is_over {
             return;
         }
@@ -126,7 +128,8 @@ impl Worker {
                 let now_ms = to_ms(self.clock.now_ns());
                 self.agenda.start(now_ms + after_ms, Due::Reopen(number));
             }
-        } else if self.stage == Stage::SetUp && was_opening {
+        } else if self.stage == Stage::SetUp && (was_opening || is_new) {
+            self.newly_open.retain(|(other, _)| *other != number);
             self.set_up_failed(number, Failure::Other(why));
         }
     }

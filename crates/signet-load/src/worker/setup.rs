@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use super::jobs::{Purpose, RequestSlot};
+use super::seats::Seat;
 use super::{Due, Unsent, Worker, WorkerPart};
 use crate::cause::{CUT, of_end};
 use crate::clock::{NS_PER_MS, to_ms};
@@ -157,22 +158,46 @@ impl Worker {
     }
 
     fn bring_up(&mut self, number: u32, now_ns: u64) {
-        let settings = &self.shared.settings;
-        if self.is_stream() && settings.lifetime == Lifetime::Agent {
-            self.setup.under_way += 1;
-            match self.open(number) {
-                Ok(conn) => self.seats.give_conn(number, conn, now_ns),
-                Err(why) => self.set_up_failed(number, measure::Failure::Other(why)),
-            }
+        self.setup.under_way += 1;
+        if !self.is_stream() || self.shared.settings.lifetime != Lifetime::Agent {
+            let local = self.local_of(number);
+            self.seat_agent(number, local, now_ns);
             return;
         }
-        self.setup.under_way += 1;
-        let local = self.local_of(number);
+        let Some(&Seat { conn, told, .. }) = self.seats.at(number) else {
+            return broken!("seats are never taken away");
+        };
+        if conn.is_some() && conn == told {
+            // The agent was refused, and its connection is still up.
+            self.register_new(number, now_ns);
+            return;
+        }
+        if conn.is_some() {
+            // It came up, and there was no room for its agent.
+            self.seats.lose_conn(conn);
+            self.closing.push(conn);
+        }
+        match self.open(number) {
+            Ok(conn) => self.seats.give_conn(number, conn, now_ns),
+            Err(why) => self.set_up_failed(number, measure::Failure::Other(why)),
+        }
+    }
+
+    /// The connection of a seat that is being brought up has come up. An agent that was refused
+    /// on another one before sends over this one from now on.
+    pub(super) fn seat_on(&mut self, number: u32, local: SocketAddr, now_ns: u64) {
+        let Some(&Seat { agent, conn, .. }) = self.seats.at(number) else {
+            return broken!("seats are never taken away");
+        };
+        if let (Some(agent), Some(target)) = (agent, self.target_on(number, conn)) {
+            self.agents.set_proxy(agent, target);
+            self.move_seat(number, conn, local);
+        }
         self.seat_agent(number, local, now_ns);
     }
 
     /// The agent's connection is up: makes the agent, if it is not there yet.
-    pub(super) fn seat_agent(&mut self, number: u32, local: SocketAddr, now_ns: u64) {
+    fn seat_agent(&mut self, number: u32, local: SocketAddr, now_ns: u64) {
         let had_agent = self
             .seats
             .at(number)
@@ -185,6 +210,10 @@ impl Worker {
             self.set_up_done(number);
             return;
         }
+        self.register_new(number, now_ns);
+    }
+
+    fn register_new(&mut self, number: u32, now_ns: u64) {
         if let Err(why) = self.connect(number, now_ns) {
             self.set_up_failed(number, measure::Failure::Other(why));
             return;
