@@ -37,6 +37,10 @@ pub struct Health {
     /// Those of them that did not come up, or whose registration had been lost when the
     /// schedule ended.
     pub agents_missing: u64,
+    /// Agents whose connections a storm broke off.
+    pub storm_dropped: u64,
+    /// Those of them that were not back when the run ended.
+    pub storm_missing: u64,
     /// Cores that the generator may use.
     pub cores: u64,
     /// The threads that move messages.
@@ -172,6 +176,7 @@ impl Health {
             self.not_in_time(),
             self.held_back(),
             self.missing_agents(),
+            self.storm(),
             self.own_cpu(),
             self.kernel_drops(),
             self.send_queue_drops(),
@@ -262,6 +267,19 @@ impl Health {
                 self.agents_missing, self.agents
             );
             Doubt::new("agents missing", there, least, sentence)
+        })
+    }
+
+    fn storm(&self) -> Option<Doubt> {
+        (self.storm_missing > 0).then(|| {
+            let sentence = format!(
+                "{} of {} agents were not back from the storm when the run ended, so how long it \
+                 took is told of the others alone: look at what the server refused, or give them \
+                 longer (--drain-timeout).",
+                self.storm_missing, self.storm_dropped
+            );
+            let back = self.storm_dropped.saturating_sub(self.storm_missing) as f64;
+            Doubt::new("storm", back, self.storm_dropped as f64, sentence)
         })
     }
 

@@ -290,6 +290,15 @@ impl Settings {
                     .to_owned(),
             );
         }
+        if let (Some(at), Some(schedule)) = (self.storm_at, &self.schedule) {
+            let ends = Duration::from_nanos(schedule.ends_ns());
+            if at >= ends {
+                return Err(format!(
+                    "a storm after {at:?} does not come, because the load ends after {ends:?}; write an \
+                     earlier --storm-at, or a longer --duration"
+                ));
+            }
+        }
         if self.own_ports && agents == 0 {
             return Err("a port for each agent needs agents; write --agents N".to_owned());
         }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use common::{Reply, calls_to, is, response, serve, tcp};
 use measure::Schedule;
+use signet_load::app::{Circumstances, result_of};
 use signet_load::{
     Called, Control, Failed, Flow, Leaked, Lifetime, Mix, Ran, Settings, StormCounts, Users, run,
 };
@@ -116,6 +117,23 @@ fn a_storm_needs_connections_that_last() {
     assert!(error.contains("--connection per-agent"), "{error}");
 }
 
+#[test]
+fn a_storm_comes_before_the_end_of_its_load() {
+    for schedule in [
+        Schedule::parse("40/s for 2s").unwrap(),
+        Schedule::parse("1/s for 120s").unwrap().limit(2),
+    ] {
+        let mut settings = settings(Transport::Tcp);
+        settings.schedule = Some(schedule);
+        settings.storm_at = Some(Duration::from_secs(2));
+        let Failed::Usage(error) = run(settings, &Control::new(), &mut |_| {}).unwrap_err() else {
+            panic!()
+        };
+        assert!(error.contains("ends after 2s"), "{error}");
+        assert!(error.contains("--duration"), "{error}");
+    }
+}
+
 /// The same load over TCP to a peer.
 fn to_peer(addr: SocketAddr, flow: Flow) -> Settings {
     Settings {
@@ -150,6 +168,64 @@ fn whoever_waits_for_an_answer_comes_back_with_the_others() {
     // It was not the transport that failed, nor the server that refused.
     assert_eq!(ran.figures.transport_failed, 0);
     assert_eq!(ran.upkeep.not_refreshed, 0);
+}
+
+/// The last arrival begins before the storm, and connections are refused until the schedule is
+/// over: they are opened again for all that.
+#[test]
+fn whoever_comes_back_has_time_for_it_when_the_schedule_is_over() {
+    let connections = AtomicU64::new(0);
+    let peer = tcp(move |mut stream, ends| {
+        let number = connections.fetch_add(1, Ordering::Relaxed);
+        if (AGENTS..2 * AGENTS).contains(&number) {
+            return;
+        }
+        serve(&mut stream, ends, |request| {
+            Reply::Answer(response(request, "200 OK"))
+        });
+    });
+    let mut settings = to_peer(peer.addr, Flow::Options);
+    settings.schedule = Some(Schedule::parse("1/s for 2s").unwrap());
+    settings.storm_at = Some(Duration::from_millis(1_900));
+    let described = settings.clone();
+    let ran = run(settings, &Control::new(), &mut |_| {}).unwrap();
+    assert_eq!(check(&ran).missing, 0);
+    assert!(!doubts(ran, &described).contains(&"storm".to_owned()));
+}
+
+#[test]
+fn whoever_does_not_come_back_is_missed() {
+    let connections = AtomicU64::new(0);
+    let peer = tcp(move |mut stream, ends| {
+        let is_before = connections.fetch_add(1, Ordering::Relaxed) < AGENTS;
+        serve(&mut stream, ends, |request| {
+            let is_refused = !is_before && is(request, "REGISTER");
+            let status = match is_refused {
+                true => "403 Forbidden",
+                false => "200 OK",
+            };
+            Reply::Answer(response(request, status))
+        });
+    });
+    let mut settings = to_peer(peer.addr, Flow::Options);
+    settings.schedule = Some(Schedule::parse("40/s for 1s").unwrap());
+    settings.drain_timeout = Some(Duration::from_millis(300));
+    let described = settings.clone();
+    let ran = run(settings, &Control::new(), &mut |_| {}).unwrap();
+    let storm = ran.storm.unwrap();
+    assert_eq!(
+        (storm.dropped, storm.registered, storm.missing),
+        (AGENTS, 0, AGENTS)
+    );
+    assert_eq!(ran.upkeep.lost, AGENTS);
+    assert!(doubts(ran, &described).contains(&"storm".to_owned()));
+}
+
+/// What the generator doubts of its result, by name.
+fn doubts(ran: Ran, settings: &Settings) -> Vec<String> {
+    let mut result = result_of(ran, settings, Circumstances::default());
+    result.conclude(&[]);
+    result.doubts.into_iter().map(|doubt| doubt.name).collect()
 }
 
 /// RFC 3261 8.1.1.8: the contact is where the agent is reached, on its new connection too; what was

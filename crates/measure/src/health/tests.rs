@@ -90,6 +90,11 @@ fn each_limit_raises_its_doubt_and_not_before() {
             |h| (h.agents, h.agents_missing) = (2_000, 3),
         ),
         (
+            "storm",
+            |h| h.storm_dropped = 40,
+            |h| (h.storm_dropped, h.storm_missing) = (40, 1),
+        ),
+        (
             "kernel drops",
             |h| h.kernel_drops = 0,
             |h| h.kernel_drops = 1,

@@ -14,7 +14,7 @@ const TRY_NS: u64 = 2_000_000_000;
 const FACTORS: [f64; 2] = [2.0, 1.5];
 
 /// The same load straight to a called side in this process: without a server,
-/// without passwords, and without holding calls.
+/// without passwords, without holding calls and without a storm.
 pub(crate) fn straight(settings: &Settings) -> Option<Settings> {
     Some(Settings {
         direct: Some(settings.transport()?),
@@ -28,6 +28,7 @@ pub(crate) fn straight(settings: &Settings) -> Option<Settings> {
             ..Answering::default()
         },
         smime: settings.smime.as_ref().map(SmimeSettings::without_files),
+        storm_at: None,
         ..settings.clone()
     })
 }

@@ -56,6 +56,8 @@ pub fn result_of(mut ran: Ran, settings: &Settings, circumstances: Circumstances
         sending_ns: ran.sending_ns,
         agents: settings.users.count() as u64,
         agents_missing: ran.upkeep.failed + ran.upkeep.lost,
+        storm_dropped: ran.storm.map_or(0, |storm| storm.dropped),
+        storm_missing: ran.storm.map_or(0, |storm| storm.missing),
         cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64),
         threads: std::mem::take(&mut ran.threads),
         kernel_drops: ran.kernel_drops,

@@ -123,7 +123,7 @@ impl Worker {
         if self.seats.is_ready(number) {
             self.storm_try_failed(number);
             self.record.upkeep.causes.add(Failure::Other(why));
-            if matches!(self.stage, Stage::Running | Stage::Waiting | Stage::SetUp) {
+            if self.is_kept_up(number) {
                 let after_ms = self.dice.u64(REOPEN_MS..2 * REOPEN_MS);
                 let now_ms = to_ms(self.clock.now_ns());
                 self.agenda.start(now_ms + after_ms, Due::Reopen(number));

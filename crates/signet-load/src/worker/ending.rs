@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::orders;
 use super::room::CpuTime;
+use super::storm::Back;
 use super::{NS_PER_MS, Stage, Worker};
 use crate::settings::Close;
 
@@ -45,7 +46,10 @@ impl Worker {
             },
             cpu_ns: cpu_ns.saturating_sub(begin.cpu_ns),
         });
-        let lost = self.seats.all().filter(|seat| seat.is_lost).count();
+        // Whoever comes back from the storm has time for it until the end.
+        let lost = (self.seats.all())
+            .filter(|seat| seat.is_lost && seat.back == Back::Whole)
+            .count();
         self.record.upkeep.lost = lost as u64;
     }
 
@@ -77,6 +81,7 @@ impl Worker {
         // The other side is told: it would ring and talk to nobody.
         self.hang_up_all(now_ns);
         self.give_up_all();
+        self.record.upkeep.lost += self.record.storm.missing;
         self.end_ns = now_ns;
         let [_, end] = &mut self.cpu;
         *end = CpuTime::of_this_thread();

@@ -252,9 +252,7 @@ impl Worker {
             Due::HangUp(call) => self.hang_up(call, now_ns),
             Due::Answer(call) => self.answer(call, now_ns),
             Due::Refresh(number) => {
-                let is_running =
-                    matches!(self.stage, Stage::SetUp | Stage::Waiting | Stage::Running);
-                if !is_running {
+                if !self.is_kept_up(number) {
                     return;
                 }
                 let is_connected = self.connect(number, now_ns).is_ok();
@@ -270,10 +268,7 @@ impl Worker {
                     .seats
                     .at(number)
                     .is_some_and(|seat| seat.conn.is_some());
-                if self.stage == Stage::Running
-                    && !has_conn
-                    && self.connect(number, now_ns).is_err()
-                {
+                if !has_conn && self.is_kept_up(number) && self.connect(number, now_ns).is_err() {
                     self.agenda
                         .start(to_ms(now_ns) + REOPEN_MS, Due::Reopen(number));
                 }

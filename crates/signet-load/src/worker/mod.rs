@@ -354,11 +354,11 @@ impl Worker {
             }
             Stage::Running => {
                 self.begin_arrivals();
-                if self
+                let have_all_begun = self
                     .pacer
                     .as_ref()
-                    .is_some_and(|pacer| pacer.next_due_ns().is_none())
-                {
+                    .is_some_and(|pacer| pacer.next_due_ns().is_none());
+                if have_all_begun && !self.awaits_storm() {
                     self.drain(now_ns);
                 } else if now_ns.saturating_sub(self.start_ns) >= self.ends_ns {
                     // Who is only called goes on.
@@ -367,7 +367,9 @@ impl Worker {
             }
             Stage::Draining => {
                 let is_done = if self.role.target.is_some() {
-                    self.jobs.in_flight == 0
+                    // Whoever interrupts the run does not wait for those who come back.
+                    let are_back = self.record.storm.missing == 0 || order != orders::RUN;
+                    self.jobs.in_flight == 0 && are_back
                 } else {
                     self.jobs.calls().next().is_none()
                 };

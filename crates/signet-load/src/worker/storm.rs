@@ -7,7 +7,7 @@ use crate::cause::CUT;
 use crate::clock::to_ms;
 
 use super::connections::REOPEN_MS;
-use super::{Due, Input, Worker};
+use super::{Due, Input, Stage, Worker};
 
 /// How far a seat is back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub struct StormCounts {
     pub tries_failed: u64,
     /// Registered anew.
     pub registered: u64,
+    /// Not back: without a connection or, where they are to register, not registered anew.
+    pub missing: u64,
     /// From the storm until the last connection was up, in milliseconds.
     pub connected_last_ms: u64,
     /// From the storm until the last agent was registered, in milliseconds.
@@ -47,18 +49,20 @@ impl StormCounts {
         self.full += other.full;
         self.tries_failed += other.tries_failed;
         self.registered += other.registered;
+        self.missing += other.missing;
         self.connected_last_ms = self.connected_last_ms.max(other.connected_last_ms);
         self.registered_last_ms = self.registered_last_ms.max(other.registered_last_ms);
     }
 
     /// The counts by name, for the result.
-    pub(crate) const fn named(&self) -> [(&'static str, u64); 7] {
+    pub(crate) const fn named(&self) -> [(&'static str, u64); 8] {
         [
             ("storm_dropped", self.dropped),
             ("storm_resumed", self.resumed),
             ("storm_full", self.full),
             ("storm_tries_failed", self.tries_failed),
             ("storm_registered", self.registered),
+            ("storm_missing", self.missing),
             ("storm_connected_last_ms", self.connected_last_ms),
             ("storm_registered_last_ms", self.registered_last_ms),
         ]
@@ -75,6 +79,21 @@ impl Worker {
         }
     }
 
+    /// Whether the storm is still to come: the last arrival may begin long before.
+    pub(super) fn awaits_storm(&self) -> bool {
+        self.shared.settings.storm_at.is_some() && self.storm_ns == 0
+    }
+
+    /// Whether a seat's connection is opened again and its registration renewed: until all that
+    /// was due has begun and, where the storm has cut it off, until it is back.
+    pub(super) fn is_kept_up(&self, number: u32) -> bool {
+        match self.stage {
+            Stage::SetUp | Stage::Waiting | Stage::Running => true,
+            Stage::Draining => self.back(number) != Back::Whole,
+            Stage::HangingUp | Stage::Closing => false,
+        }
+    }
+
     /// Breaks off every agent's connection, then asks for new ones.
     pub(super) fn storm(&mut self, now_ns: u64) {
         self.storm_ns = now_ns;
@@ -84,7 +103,8 @@ impl Worker {
                 broken!("seats are never taken away");
                 continue;
             };
-            if !conn.is_some() {
+            // Whoever could not be brought up does not come back either.
+            if !conn.is_some() || !self.seats.is_ready(number) {
                 continue;
             }
             self.net.abort(conn);
@@ -159,9 +179,15 @@ impl Worker {
     }
 
     fn mark(&mut self, number: u32, back: Back) {
-        match self.seats.at_mut(number) {
-            Some(seat) => seat.back = back,
-            None => broken!("seats are never taken away"),
+        let Some(seat) = self.seats.at_mut(number) else {
+            return broken!("seats are never taken away");
+        };
+        let before = std::mem::replace(&mut seat.back, back);
+        let missing = &mut self.record.storm.missing;
+        match (before == Back::Whole, back == Back::Whole) {
+            (true, false) => *missing += 1,
+            (false, true) => *missing -= 1,
+            _ => {}
         }
     }
 }

@@ -63,6 +63,8 @@ fn add_health(whole: &mut Health, name: &str, part: &Health) {
     whole.sending_ns = whole.sending_ns.max(part.sending_ns);
     whole.agents += part.agents;
     whole.agents_missing += part.agents_missing;
+    whole.storm_dropped += part.storm_dropped;
+    whole.storm_missing += part.storm_missing;
     whole.cores += part.cores;
     whole
         .threads
