@@ -311,6 +311,14 @@ impl Settings {
         if self.threads == 0 || self.threads > 64 {
             return Err("write --threads 1 to 64".to_owned());
         }
+        // A thread without an agent would have a share of the arrivals and nobody to begin them.
+        if agents > 0 && agents < self.threads {
+            return Err(format!(
+                "{agents} agents are too few for {0} threads, each of which has its own; write \
+                 --threads {agents}, or --agents {0} or more",
+                self.threads
+            ));
+        }
         if let Called::Uri(uri) = &self.called
             && self.schedule.is_some()
             && !uri.is_empty()

@@ -53,6 +53,25 @@ fn a_uri_that_nobody_could_call_is_refused() {
     }
 }
 
+/// Of each thread's share of the arrivals none begins without an agent.
+#[test]
+fn each_thread_has_an_agent_or_there_are_none() {
+    for (agents, threads, is_good) in [(0, 4, true), (4, 4, true), (3, 4, false), (1, 1, true)] {
+        let mut settings = settings(Mix::only(Flow::Call), Transport::Udp);
+        settings.threads = threads;
+        if agents > 0 {
+            settings.users = Users::from_pattern("user{n}", None, agents).unwrap();
+        }
+        match settings.check() {
+            Ok(()) => assert!(is_good, "{agents} {threads}"),
+            Err(error) => assert!(
+                !is_good && error.contains("--threads 3, or --agents 4"),
+                "{error}"
+            ),
+        }
+    }
+}
+
 #[test]
 fn calls_over_every_transport_and_lifetime() {
     for transport in [

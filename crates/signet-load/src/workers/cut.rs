@@ -130,10 +130,14 @@ pub(crate) fn cut(settings: &Settings, how: How, workers: usize) -> Result<Vec<J
         return Err(format!("{workers} workers; name 1 to {WORKERS_MAX}"));
     }
     let agents = settings.users.count();
-    let least = if settings.called.is_pairs() { 2 } else { 1 };
+    let of_pair = if settings.called.is_pairs() { 2 } else { 1 };
+    // Each thread of each worker has agents of its own.
+    let least = settings.threads.max(of_pair);
     if agents > 0 && agents < least * workers {
         return Err(format!(
-            "{agents} agents are too few for {workers} workers; write --agents {} or more",
+            "{agents} agents are too few for {workers} workers with --threads {}; write \
+             --agents {} or more",
+            settings.threads,
             least * workers
         ));
     }

@@ -40,6 +40,7 @@ fn the_parts_are_together_the_load() {
     ] {
         let mut whole = load("sip:127.0.0.1:5060");
         whole.threads = threads;
+        whole.users = Users::from_pattern("u{n}", Some("p{n}"), 11).unwrap();
         let mut schedule = whole.schedule.take().unwrap();
         if poisson {
             schedule = schedule.poisson(9);
@@ -156,9 +157,10 @@ fn what_makes_no_sense_is_refused() {
 #[test]
 fn what_workers_cannot_do_is_said_with_its_remedy() {
     type Change = fn(&mut Settings);
-    let cases: [(Change, usize, &str); 5] = [
+    let cases: [(Change, usize, &str); 6] = [
         (|_| {}, 0, "name 1 to"),
         (|_| {}, 8, "--agents 8"),
+        (|s| s.threads = 4, 2, "--agents 8"),
         (
             |s| {
                 s.called = Called::Ring;
