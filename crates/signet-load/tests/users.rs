@@ -5,11 +5,11 @@ mod common;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::{Reply, calls_to, drive, is, never, of_users, response, serve, tcp, udp};
-use measure::Threshold;
+use measure::{Schedule, Threshold};
 use signet_load::app::{Circumstances, result_of};
 use signet_load::{Control, Flow, Leaked, Lifetime, Mix, Settings, run};
 use sip_msg::Transport;
@@ -158,4 +158,43 @@ fn users_who_are_refused_for_now_register_again_on_the_same_connection() {
     assert_eq!((ran.ended, ran.failed), (CALLS, 0), "{:?}", ran.causes);
     assert_eq!(peer.seen.load(Ordering::Relaxed), USERS);
     assert_eq!(ran.leaked, Leaked::default());
+}
+
+/// Before the run begins too, and whoever is not back when its schedule ends is missed.
+#[test]
+fn users_whose_connection_ends_open_another_until_the_schedule_is_over() {
+    // The second, whom nobody needs.
+    let connections = AtomicU64::new(0);
+    let peer = tcp(move |mut stream, ends| {
+        let is_cut = connections.fetch_add(1, Ordering::Relaxed) == 1;
+        serve(&mut stream, ends, |request| {
+            let answer = response(request, "200 OK");
+            match is_cut {
+                true => Reply::Last(answer),
+                false => Reply::Answer(answer),
+            }
+        });
+    });
+    let mut settings = on_connections(peer.addr);
+    // Longer than it takes until a connection is opened again.
+    settings.setup_rate_per_s = 4.0;
+    settings.schedule = Some(Schedule::constant(100.0, 10_000_000));
+    let ran = drive(settings);
+    assert_eq!((ran.upkeep.reopened, ran.upkeep.lost), (1, 0));
+
+    let is_first = AtomicBool::new(true);
+    let peer = tcp(move |mut stream, ends| {
+        serve(&mut stream, ends, |request| {
+            let answer = response(request, "200 OK");
+            match is(request, "OPTIONS") && is_first.swap(false, Ordering::Relaxed) {
+                true => Reply::Last(answer),
+                false => Reply::Answer(answer),
+            }
+        });
+    });
+    let mut settings = on_connections(peer.addr);
+    // The last of the two begins before the connection is opened again.
+    settings.schedule = Some(Schedule::constant(2.5, 800_000_000));
+    let ran = drive(settings);
+    assert_eq!((ran.ended, ran.upkeep.lost), (2, 1));
 }

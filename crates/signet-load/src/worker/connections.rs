@@ -123,6 +123,10 @@ impl Worker {
         if self.seats.is_ready(number) {
             self.storm_try_failed(number);
             self.record.upkeep.causes.add(Failure::Other(why));
+            // Until it is registered anew: nobody reaches it at the contact that is bound.
+            if let Some(seat) = self.seats.at_mut(number) {
+                seat.is_lost |= self.shared.settings.register_first;
+            }
             if self.is_kept_up(number) {
                 let after_ms = self.dice.u64(REOPEN_MS..2 * REOPEN_MS);
                 let now_ms = to_ms(self.clock.now_ns());
