@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::Write;
 use std::sync::mpsc::Receiver;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use sip_msg::{ConnId, Flow, Target};
 use sip_net::{CloseReason, Net, NetEvent, SendError};
@@ -83,18 +83,14 @@ pub(crate) struct Engine {
 impl Engine {
     /// Makes everything ready; nothing was sent when this fails.
     pub(crate) fn new(args: Args) -> Result<Self, Refusal> {
-        let start_unix_us = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(0));
-        let began = Instant::now();
         // Before any thread is there, so that all threads hold them back.
         let signals = control::hold_signals();
-        let setup = setup::set_up(&args, start_unix_us)?;
+        let setup = setup::set_up(&args)?;
         let net = Net::new(0, setup.net, setup.sockets)
             .map_err(|error| Refusal::fatal(format!("sockets: {error}")))?;
         let wishes = control::listen(signals, args.reads_keys, &net.waker());
         let twins = setup.twins.map(|plan| plan.start(&net.waker()));
-        let mut traces = Traces::open(&args, setup.calls.program(), start_unix_us)?;
+        let mut traces = Traces::open(&args, setup.calls.program(), setup.start_unix_us)?;
         for warning in &setup.warnings {
             traces.error(0, warning);
         }
@@ -106,7 +102,7 @@ impl Engine {
             &setup.calls,
             &setup.locals,
             setup.send_to,
-            start_unix_us,
+            setup.start_unix_us,
         )?;
         let is_client = setup.calls.program().role() == Role::Client;
         let interval_ms = args.rate_interval_ms.unwrap_or(args.stat_period_ms);
@@ -130,7 +126,7 @@ impl Engine {
             unheard: Vec::new(),
             wishes,
             _keyboard: args.reads_keys.then(Keyboard::take).flatten(),
-            began,
+            began: setup.began,
             state: State::Runs,
             begun: 0,
             is_client,
@@ -150,7 +146,9 @@ impl Engine {
 
     /// Runs to the end; gives the exit code.
     pub(crate) fn run(mut self) -> Result<u8, Refusal> {
-        self.report.begin(&self.calls, &self.pacing, self.now_ns());
+        let now_ns = self.now_ns();
+        self.pacing.begin_anew(self.begun, now_ns);
+        self.report.begin(&self.calls, &self.pacing, now_ns);
         // As SIPp: whether somebody listens is known before the first call.
         if self.calls.program().role() != Role::Server {
             self.is_connected();
@@ -364,7 +362,13 @@ impl Engine {
     /// Begins the calls whose connections are open.
     fn handle_opened(&mut self) {
         for flow in std::mem::take(&mut self.opened) {
+            let was_up = self.paths.is_up();
             self.paths.opened(flow.conn);
+            if self.paths.is_up() && !was_up && self.begun == 0 {
+                // Until now no call could begin.
+                let now_ns = self.now_ns();
+                self.pacing.begin_anew(0, now_ns);
+            }
             if let Some((target, since_ns)) = self.opening.remove(&flow.conn) {
                 let local = Some(flow.local);
                 self.begin_opened(CallPath {

@@ -86,7 +86,8 @@ impl Pacing {
         self.paused = paused;
     }
 
-    fn begin_anew(&mut self, begun: u64, now_ns: u64) {
+    /// Calls fall due from now on; what is due and was not begun is dropped.
+    pub(crate) fn begin_anew(&mut self, begun: u64, now_ns: u64) {
         self.before = begun;
         self.dropped = 0;
         self.since_ns = now_ns;

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use sip_msg::{ListenerId, Transport};
 use sip_net::{Framing, ListenerConfig, NetConfig, WorkerSockets, bind};
@@ -34,6 +35,10 @@ const UAS: &str = include_str!("../scenarios/uas.xml");
 
 /// All that a run needs.
 pub(crate) struct Setup {
+    /// When the clock of the run begins.
+    pub(crate) began: Instant,
+    /// What time it is then.
+    pub(crate) start_unix_us: u64,
     pub(crate) calls: Calls,
     pub(crate) sockets: WorkerSockets,
     pub(crate) net: NetConfig,
@@ -62,9 +67,8 @@ pub(crate) fn built_in(name: &str) -> Result<&'static str, Refusal> {
     }
 }
 
-/// Reads the files, finds the addresses and binds the sockets. `start_unix_us`
-/// is the time at the beginning of the run.
-pub(crate) fn set_up(args: &Args, start_unix_us: u64) -> Result<Setup, Refusal> {
+/// Reads the files, finds the addresses and binds the sockets.
+pub(crate) fn set_up(args: &Args) -> Result<Setup, Refusal> {
     let (files, program) = read(args)?;
     let warnings = warnings(&files, &program);
     tell(&warnings);
@@ -113,6 +117,11 @@ pub(crate) fn set_up(args: &Args, start_unix_us: u64) -> Result<Setup, Refusal> 
     // it begins with a message that comes.
     let tells = program.twin() == Some(Twin::Tells) && args.transport == Transport::Udp;
     let sends_there = args.send_to.is_some() || tells;
+    // What files, names and other instances took is no time in which calls were due.
+    let began = Instant::now();
+    let start_unix_us = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(0));
     let settings = Settings {
         service: args.service.clone().into_bytes(),
         remote_host: args.remote.as_deref().map_or_else(String::new, host_of),
@@ -157,6 +166,8 @@ pub(crate) fn set_up(args: &Args, start_unix_us: u64) -> Result<Setup, Refusal> 
         ..Settings::default()
     };
     Ok(Setup {
+        began,
+        start_unix_us,
         calls: Calls::new(program, settings, files, &args.set),
         sockets,
         net,

@@ -179,6 +179,47 @@ fn a_connection_that_is_lost_ends_the_run_unless_it_may_be_opened_anew() {
     }
 }
 
+/// A listener whose queue is full does not answer: the connection comes up when it is tried for
+/// the second time, a second later. What would have been due until then is not made up for.
+#[test]
+fn calls_fall_due_once_the_connection_of_all_is_up() {
+    use std::io::Read;
+    use std::net::{SocketAddr, TcpListener, TcpStream};
+    let folder = Folder::new();
+    let full = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    full.bind(&any.into()).unwrap();
+    full.listen(0).unwrap();
+    let listener = TcpListener::from(full);
+    let remote = listener.local_addr().unwrap();
+    let _first = TcpStream::connect(remote).unwrap();
+    let line = format!("-sn uac {remote} -i 127.0.0.1 -t t1 -r 2 -m 2");
+    let _calling = folder.ours("calling", &line);
+    let place = format!(":{:04X}", remote.port());
+    support::await_that("it is connecting", || {
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        table.lines().any(|line| {
+            let mut columns = line.split_whitespace().skip(2);
+            let (to, state) = (columns.next(), columns.next());
+            // SYN_SENT, as proc(5) numbers it.
+            to.is_some_and(|to| to.ends_with(&place)) && state == Some("02")
+        })
+    });
+    drop(uninterrupted(|| listener.accept()).unwrap());
+    let (mut stream, _) = uninterrupted(|| listener.accept()).unwrap();
+    let (mut heard, mut bytes) = (Vec::new(), [0; 65_535]);
+    for _ in 0..2 {
+        if let Ok(len) = uninterrupted(|| stream.read(&mut bytes)) {
+            heard.extend_from_slice(&bytes[..len]);
+        }
+        // A burst would be there by then, and the second call is not due.
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        stream.set_nonblocking(true).unwrap();
+    }
+    let heard = String::from_utf8_lossy(&heard);
+    assert_eq!(heard.matches("INVITE sip:").count(), 1, "{heard}");
+}
+
 #[test]
 fn all_addresses_are_listened_on_unless_one_is_asked_for() {
     use std::io::{Read, Write};
