@@ -121,6 +121,9 @@ fn ringing_for_ever_is_cancelled() {
     );
     let ran = drive(calls_to(peer.addr, Transport::Udp, CALLS));
     check(&ran, &["timeout"]);
+    // The peer repeats nothing but its answer to what came to it twice.
+    let again = ran.retransmissions;
+    assert!(again.received <= again.sent(), "{again:?}");
 }
 
 #[test]

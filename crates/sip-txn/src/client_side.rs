@@ -127,7 +127,7 @@ impl Transactions {
                 context,
             };
         }
-        self.counters.response_absorbed += 1;
+        self.counters.response_absorbed += u64::from(!ran.is_ours);
         Response::Absorbed
     }
 
@@ -391,7 +391,10 @@ impl Transactions {
                     };
                     self.wheel.cancel(std::mem::replace(place, TimerId::NONE));
                 }
-                Action::PassUp => ran.pass_up = !client.internal,
+                Action::PassUp => {
+                    ran.pass_up = !client.internal;
+                    ran.is_ours = client.internal;
+                }
                 Action::Refuse => {}
                 Action::Inform(notice) => {
                     let told = notify(notice, id, started.context).filter(|_| !client.internal);

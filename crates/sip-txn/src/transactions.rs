@@ -177,6 +177,8 @@ impl Transactions {
 pub(crate) struct Ran {
     /// The message at hand is for the core.
     pub(crate) pass_up: bool,
+    /// It would be, but it answers a CANCEL that is made here.
+    pub(crate) is_ours: bool,
     /// The core's response must not be sent.
     pub(crate) refused: bool,
 }

@@ -91,11 +91,14 @@ fn the_cancel_is_a_transaction_of_its_own() {
         bed.answer_bytes(&cancel_response(&invite, 200)),
         Response::Absorbed
     );
+    // The first is no repetition.
+    assert_eq!(bed.txn.counters().response_absorbed, 0);
     assert_eq!(bed.pass(2_000), []);
     assert_eq!(
         bed.answer_bytes(&cancel_response(&invite, 200)),
         Response::Absorbed
     );
+    assert_eq!(bed.txn.counters().response_absorbed, 1);
     assert_eq!(
         bed.answer(&invite, 487),
         Response::Pass {
