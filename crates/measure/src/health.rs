@@ -41,6 +41,9 @@ pub struct Health {
     pub storm_dropped: u64,
     /// Those of them that were not back when the run ended.
     pub storm_missing: u64,
+    /// Requests within dialogs that came to a thread which did not know them, where several
+    /// threads are called on connections.
+    pub dialogs_missed: u64,
     /// Cores that the generator may use.
     pub cores: u64,
     /// The threads that move messages.
@@ -177,6 +180,7 @@ impl Health {
             self.held_back(),
             self.missing_agents(),
             self.storm(),
+            self.missed_dialogs(),
             self.own_cpu(),
             self.kernel_drops(),
             self.send_queue_drops(),
@@ -280,6 +284,19 @@ impl Health {
             );
             let back = self.storm_dropped.saturating_sub(self.storm_missing) as f64;
             Doubt::new("storm", back, self.storm_dropped as f64, sentence)
+        })
+    }
+
+    fn missed_dialogs(&self) -> Option<Doubt> {
+        (self.dialogs_missed > 0).then(|| {
+            let sentence = format!(
+                "{} requests within dialogs were refused (481) by threads that did not know them: \
+                 requests of a dialog came on a connection of another thread. Use --threads 1 for \
+                 the called side.",
+                self.dialogs_missed
+            );
+            let missed = self.dialogs_missed as f64;
+            Doubt::new("dialogs of other threads", missed, 0.0, sentence)
         })
     }
 

@@ -95,6 +95,11 @@ fn each_limit_raises_its_doubt_and_not_before() {
             |h| (h.storm_dropped, h.storm_missing) = (40, 1),
         ),
         (
+            "dialogs of other threads",
+            |h| h.dialogs_missed = 0,
+            |h| h.dialogs_missed = 1,
+        ),
+        (
             "kernel drops",
             |h| h.kernel_drops = 0,
             |h| h.kernel_drops = 1,

@@ -2,6 +2,7 @@
 
 use measure::{Answered, Bounds, Health, Host, RunResult, Watched, WatchedProcess};
 use serde_json::{Value, json};
+use sip_msg::Transport;
 use sip_tls::TlsVersion;
 
 use crate::cause::HELD_BACK;
@@ -45,6 +46,8 @@ pub fn result_of(mut ran: Ran, settings: &Settings, circumstances: Circumstances
         .map(|name| ran.causes.named(name))
         .sum::<u64>();
     let lateness = ran.lateness.summary().actual;
+    let counted = (ran.counters.iter()).find(|(name, _)| *name == "unknown_dialog");
+    let unknown_dialog = counted.map_or(0, |(_, count)| *count);
     let health = Health {
         behind_schedule: lateness,
         behind_max_ns: lateness.max_us * 1_000,
@@ -58,6 +61,10 @@ pub fn result_of(mut ran: Ran, settings: &Settings, circumstances: Circumstances
         agents_missing: ran.upkeep.failed + ran.upkeep.lost,
         storm_dropped: ran.storm.map_or(0, |storm| storm.dropped),
         storm_missing: ran.storm.map_or(0, |storm| storm.missing),
+        dialogs_missed: match has_called_threads(settings) {
+            true => unknown_dialog,
+            false => 0,
+        },
         cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64),
         threads: std::mem::take(&mut ran.threads),
         kernel_drops: ran.kernel_drops,
@@ -124,6 +131,14 @@ pub fn result_of(mut ran: Ran, settings: &Settings, circumstances: Circumstances
         result.counters.insert(format!("upkeep: {name}"), count);
     }
     result
+}
+
+/// Whether each connection of the called side is one thread's, and its dialogs nobody else's.
+fn has_called_threads(settings: &Settings) -> bool {
+    let is_stream = |(transport, _): &(Transport, _)| *transport != Transport::Udp;
+    settings.threads > 1
+        && settings.direct.is_none()
+        && settings.answering.listen.iter().any(is_stream)
 }
 
 /// The settings, for the record. Passwords are not in it.

@@ -65,6 +65,7 @@ fn add_health(whole: &mut Health, name: &str, part: &Health) {
     whole.agents_missing += part.agents_missing;
     whole.storm_dropped += part.storm_dropped;
     whole.storm_missing += part.storm_missing;
+    whole.dialogs_missed += part.dialogs_missed;
     whole.cores += part.cores;
     whole
         .threads
