@@ -23,6 +23,7 @@ mod config;
 mod directory;
 mod end;
 mod event;
+mod late;
 mod moved;
 mod outgoing;
 mod random;

@@ -6,6 +6,7 @@ use crate::call::{Call, State};
 use crate::config::{AgentConfig, Config};
 use crate::directory::Directory;
 use crate::event::{AgentKey, Cause, Event};
+use crate::late::LateAnswers;
 use crate::random::Random;
 use crate::request::Exchange;
 use crate::slots::{Key, Slots};
@@ -34,7 +35,8 @@ pub struct Counters {
     /// Dialogs of forks, acknowledged and ended at once.
     pub forks_ended: u64,
     /// 2xx to INVITEs that are over here, neither acknowledged nor ended: of forks that answered
-    /// later than the call lasted, where [`Config::linger`] is not set.
+    /// later than the call lasted, where [`Config::linger`] is not set. One that is sent again
+    /// counts once.
     pub answers_too_late: u64,
     /// Merged requests, answered 482.
     pub merged: u64,
@@ -101,6 +103,7 @@ pub struct UserAgents {
     pub(crate) events: VecDeque<Event>,
     pub(crate) counters: Counters,
     pub(crate) answers: Answers,
+    late: LateAnswers,
     pub(crate) scratch: Vec<u8>,
     /// Seconds from 1970 to where the clock stands at 0.
     pub(crate) unix_s_at_zero: u64,
@@ -128,6 +131,7 @@ impl UserAgents {
             events: VecDeque::new(),
             counters: Counters::default(),
             answers: Answers::default(),
+            late: LateAnswers::default(),
             scratch: Vec::new(),
             unix_s_at_zero: 0,
             seal_error: None,
@@ -365,7 +369,9 @@ impl UserAgents {
         let Response::Pass { context, .. } = passed else {
             let is_answer = (200..300).contains(&response.status())
                 && response.cseq().is_ok_and(|cseq| cseq.method == b"INVITE");
-            self.counters.answers_too_late += u64::from(passed == Response::Unknown && is_answer);
+            if passed == Response::Unknown && is_answer {
+                self.count_late_answer(now_ms, response);
+            }
             return;
         };
         self.counters.responses += 1;
@@ -377,6 +383,17 @@ impl UserAgents {
             }
             None => broken!("a transaction bears the context that it was begun with"),
         }
+    }
+
+    /// An answer that nobody acknowledges is sent again for 64*T1 (RFC 3261 13.3.1.4).
+    fn count_late_answer(&mut self, now_ms: u64, response: &Message) {
+        let tag = response.to().ok().and_then(|to| to.tag());
+        let answer = self
+            .random
+            .of(&[response.call_id(), tag.unwrap_or_default()]);
+        let until_ms = now_ms.saturating_add(64 * self.config.transactions.timers.t1_ms);
+        let is_new = self.late.is_new(now_ms, until_ms, answer);
+        self.counters.answers_too_late += u64::from(is_new);
     }
 
     pub(crate) fn take_transaction_events(&mut self, now_ms: u64, out: &mut Outbox) {

@@ -91,6 +91,13 @@ fn the_second_answer_is_acknowledged_and_ended() {
             assert_eq!((late, too_late), (vec![Method::Ack, Method::Bye], 0));
         } else {
             assert_eq!((late, too_late), (Vec::new(), 1));
+            // Sent again it is the same answer; that of another fork is another.
+            for (tag, expected) in [("three", 1), ("four", 2)] {
+                wire.respond(0, 5061, &invite, 200, tag, &second);
+                wire.run_for(DELAY_MS);
+                let too_late = wire.ends[0].agents.counters().answers_too_late;
+                assert_eq!(too_late, expected, "{tag}");
+            }
         }
         wire.lose = Box::new(|_| true);
         wire.assert_empty();
