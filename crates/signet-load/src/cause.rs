@@ -14,6 +14,8 @@ pub(crate) const NO_ROOM: Failure = Failure::Other("no room");
 pub(crate) const UNFINISHED: Failure = Failure::Other("unfinished");
 /// The storm that was asked for broke off the connection on which its answer would have come.
 pub(crate) const CUT: &str = "cut by the storm";
+/// A registration was taken, and is over at once: 0 seconds were granted.
+pub(crate) const NO_TIME: Failure = Failure::Other("granted for 0 s");
 /// What a bound of this side held back, by whatever name: the server had no part in it.
 pub(crate) const HELD_BACK: [&str; 7] = [
     "no free agent",

@@ -61,23 +61,62 @@ fn users_whom_nobody_registers_are_missed() {
     );
 }
 
+/// A response that grants a registration for no time.
+fn for_no_time(request: &str) -> Vec<u8> {
+    let text = String::from_utf8(response(request, "200 OK")).unwrap();
+    text.replace("\r\nContact: ", "\r\nExpires: 0\r\nContact: ")
+        .into_bytes()
+}
+
+#[test]
+fn users_who_are_registered_for_no_time_are_missed() {
+    let peer = udp(
+        |request, _| {
+            if is(request, "ACK") {
+                return Vec::new();
+            }
+            let is_brief = is(request, "REGISTER") && user_of(request).is_multiple_of(2);
+            let answer = match is_brief {
+                true => for_no_time(request),
+                false => response(request, "200 OK"),
+            };
+            vec![(Duration::ZERO, answer)]
+        },
+        never,
+    );
+    let ran = drive(of_users(peer.addr, CALLS));
+    assert_eq!((ran.ended, ran.failed), (CALLS, 0), "{:?}", ran.causes);
+    assert_eq!((ran.upkeep.ready, ran.upkeep.failed), (5, 5));
+    // Each is tried three times.
+    assert_eq!(ran.upkeep.causes.named("granted for 0 s"), 15);
+}
+
 #[test]
 fn users_whose_registration_is_not_renewed_are_missed() {
+    for is_refused in [true, false] {
+        are_missed_if(is_refused);
+    }
+}
+
+/// Their registration is not renewed: it is refused, or granted for no time.
+fn are_missed_if(is_refused: bool) {
     let mut known: HashMap<u64, u64> = HashMap::new();
     let peer = udp(
         move |request, _| {
             if is(request, "ACK") {
                 return Vec::new();
             }
-            let mut status = "200 OK";
+            let mut answer = response(request, "200 OK");
             if is(request, "REGISTER") {
                 let times = known.entry(user_of(request)).or_default();
                 *times += 1;
-                if *times > 1 {
-                    status = "403 Forbidden";
+                match is_refused {
+                    _ if *times == 1 => {}
+                    true => answer = response(request, "403 Forbidden"),
+                    false => answer = for_no_time(request),
                 }
             }
-            vec![(Duration::ZERO, response(request, status))]
+            vec![(Duration::ZERO, answer)]
         },
         never,
     );

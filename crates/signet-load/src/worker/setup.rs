@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use super::jobs::{Purpose, RequestSlot};
 use super::seats::Seat;
 use super::{Due, Unsent, Worker, WorkerPart};
-use crate::cause::{CUT, of_end};
+use crate::cause::{CUT, NO_TIME, of_end};
 use crate::clock::{NS_PER_MS, to_ms};
 use crate::mix::Flow;
 use crate::settings::{Lifetime, Settings};
@@ -358,6 +358,10 @@ impl Worker {
         result: Result<u32, measure::Failure>,
         now_ns: u64,
     ) {
+        let result = match result {
+            Ok(0) if self.shared.settings.expires_s > 0 => Err(NO_TIME),
+            other => other,
+        };
         // Where arrivals register, the delays are theirs.
         let mix = &self.shared.settings.mix;
         let arrivals_register = mix.flows().any(|flow| flow == Flow::Register);
