@@ -39,7 +39,7 @@ pub struct Fleet {
 /// What came of one worker's part.
 #[derive(Debug)]
 pub(crate) struct Part {
-    /// Its address.
+    /// Its address and, of several with the same one, its number.
     pub(crate) name: String,
     /// Its result, or why there is none.
     pub(crate) end: Result<Box<RunResult>, String>,
@@ -84,6 +84,7 @@ pub(crate) fn gather(
     let (fleet, token) = (Arc::new(fleet.clone()), Arc::new(token));
     let (tell, news) = channel();
     let mut posts = Vec::new();
+    let mut names = names(&fleet.workers).into_iter();
     for (number, (address, job)) in fleet.workers.iter().zip(jobs).enumerate() {
         let (orders, taken) = channel();
         let member = Member {
@@ -100,7 +101,7 @@ pub(crate) fn gather(
             .spawn(move || member.run(&fleet, (*token).as_ref()))
             .map_err(|error| Failed::Run(format!("cannot start a thread: {error}")))?;
         posts.push(Post {
-            name: address.to_string(),
+            name: names.next().unwrap_or_default(),
             orders,
             standing: Standing::default(),
             is_prepared: false,
@@ -259,6 +260,34 @@ impl Gathering {
     }
 }
 
+/// What the workers are called: by their addresses, with a number from the second one of the same
+/// address on, so that each has its own file and its own doubts.
+fn names(workers: &[Address]) -> Vec<String> {
+    let name = |(number, address): (usize, &Address)| {
+        let before = workers.iter().take(number);
+        match before.filter(|other| *other == address).count() {
+            0 => address.to_string(),
+            count => format!("{address}#{}", count + 1),
+        }
+    };
+    workers.iter().enumerate().map(name).collect()
+}
+
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_of_one_address_have_names_of_their_own() {
+        let workers = ["ssh:host1", "host1:7000", "ssh:host1", "ssh:host1"];
+        let workers = workers.map(|one| one.parse::<Address>().unwrap());
+        assert_eq!(
+            names(&workers),
+            ["ssh:host1", "host1:7000", "ssh:host1#2", "ssh:host1#3"]
+        );
+    }
 }
