@@ -198,6 +198,8 @@ impl Twins {
     /// Lets the last commands leave.
     pub(crate) fn finish(self) {
         drop(self.senders);
+        // Nobody hears any more: who has something to tell must not wait for it.
+        drop(self.heard);
         for writer in self.writers {
             // Each write has its time, so this ends.
             let _ = writer.join();
@@ -307,7 +309,40 @@ fn read_peers(file: &Path) -> Result<Vec<(String, String)>, Refusal> {
 
 #[cfg(test)]
 mod tests {
+    use sip_msg::Transport;
+    use sip_net::{ListenerConfig, Net, NetConfig, bind};
+
     use super::*;
+
+    /// A writer whose peer is gone tells so, also where what was heard before is not read.
+    #[test]
+    fn the_end_waits_for_nobody_who_tells_something() {
+        let listener = ListenerConfig::new(Transport::Udp, SocketAddr::from(([127, 0, 0, 1], 0)));
+        let sockets = bind(&[listener], 1).unwrap().remove(0);
+        let net = Net::new(0, NetConfig::default(), sockets).unwrap();
+        let (sender, heard) = sync_channel(1);
+        let ear = Ear {
+            sender,
+            waker: net.waker(),
+        };
+        assert!(ear.tell(Heard::Command(Vec::new())));
+        let mut twins = Twins {
+            heard: Some(heard),
+            ..Twins::default()
+        };
+        // Nobody comes, so that the command cannot be written.
+        let (_, streams) = sync_channel(1);
+        twins.write(PeerLink::Comes(streams), &ear);
+        assert!(twins.send(None, b"Call-ID: x\r\n\r\n".to_vec()));
+        let (done, is_done) = sync_channel(1);
+        std::thread::spawn(move || {
+            twins.finish();
+            done.send(()).unwrap();
+        });
+        // However busy the machine is.
+        let ended = is_done.recv_timeout(Duration::from_secs(90));
+        assert_eq!(ended, Ok(()));
+    }
 
     #[test]
     fn names_and_addresses_stand_in_lines() {
