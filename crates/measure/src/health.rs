@@ -290,9 +290,9 @@ impl Health {
     fn missed_dialogs(&self) -> Option<Doubt> {
         (self.dialogs_missed > 0).then(|| {
             let sentence = format!(
-                "{} requests within dialogs were refused (481) by threads that did not know them: \
-                 requests of a dialog came on a connection of another thread. Use --threads 1 for \
-                 the called side.",
+                "{} requests within dialogs were refused (481) by threads that did not know them, \
+                 probably because they came on a connection of another thread than their INVITE. \
+                 Use --threads 1 for the called side.",
                 self.dialogs_missed
             );
             let missed = self.dialogs_missed as f64;

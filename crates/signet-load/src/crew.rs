@@ -20,6 +20,7 @@ use crate::settings::{Called, Settings};
 use crate::smime::Smime;
 use crate::tls::{Client, Tls};
 pub use outcome::{Failed, Leaked, Progress, Ran};
+use outcome::CALLED_THREAD;
 use running::Running;
 use sockets::{Shares, net_config, target};
 
@@ -249,7 +250,7 @@ impl Crew {
         let name = if role.target.is_some() {
             format!("load-{}", role.index)
         } else {
-            format!("answer-{}", role.index)
+            format!("{CALLED_THREAD}{}", role.index)
         };
         let worker = Worker::new(
             Arc::clone(&self.shared),

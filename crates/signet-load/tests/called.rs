@@ -1,7 +1,7 @@
 //! The called side by itself.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -23,7 +23,11 @@ fn is_refused(at: SocketAddr) -> bool {
     stream.write_all(BYE).unwrap();
     let (mut bytes, mut heard) = ([0; 4_096], String::new());
     while !heard.contains("\r\n\r\n") {
-        let len = stream.read(&mut bytes).unwrap();
+        let len = match stream.read(&mut bytes) {
+            Ok(len) => len,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => panic!("{error}"),
+        };
         assert_ne!(len, 0, "{heard}");
         heard.push_str(&String::from_utf8_lossy(&bytes[..len]));
     }

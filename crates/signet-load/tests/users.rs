@@ -222,8 +222,13 @@ fn users_whose_connection_ends_open_another_until_the_schedule_is_over() {
     assert_eq!((ran.upkeep.reopened, ran.upkeep.lost), (1, 0));
 
     let is_first = AtomicBool::new(true);
+    let connections = AtomicU64::new(0);
     let peer = tcp(move |mut stream, ends| {
+        let is_anew = connections.fetch_add(1, Ordering::Relaxed) >= USERS;
         serve(&mut stream, ends, |request| {
+            if is_anew && is(request, "REGISTER") {
+                return Reply::Nothing;
+            }
             let answer = response(request, "200 OK");
             match is(request, "OPTIONS") && is_first.swap(false, Ordering::Relaxed) {
                 true => Reply::Last(answer),
@@ -232,8 +237,7 @@ fn users_whose_connection_ends_open_another_until_the_schedule_is_over() {
         });
     });
     let mut settings = on_connections(peer.addr);
-    // The last of the two begins before the connection is opened again.
-    settings.schedule = Some(Schedule::constant(2.5, 800_000_000));
+    settings.schedule = Some(Schedule::constant(1.0, 3_000_000_000));
     let ran = drive(settings);
-    assert_eq!((ran.ended, ran.upkeep.lost), (2, 1));
+    assert_eq!((ran.ended, ran.upkeep.lost), (3, 1));
 }

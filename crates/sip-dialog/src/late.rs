@@ -16,17 +16,26 @@ pub(crate) struct LateAnswers {
 impl LateAnswers {
     /// Whether this one has not been seen; it is remembered until then.
     pub(crate) fn is_new(&mut self, now_ms: u64, until_ms: u64, answer: u64) -> bool {
-        while let Some(&(old_until_ms, old)) = self.kept.front()
-            && (old_until_ms <= now_ms || self.kept.len() >= KEPT_MAX)
+        while let Some(&(old_until_ms, _)) = self.kept.front()
+            && old_until_ms <= now_ms
         {
-            self.kept.pop_front();
+            self.forget_first();
+        }
+        if self.known.contains(&answer) {
+            return false;
+        }
+        if self.kept.len() >= KEPT_MAX {
+            self.forget_first();
+        }
+        self.known.insert(answer);
+        self.kept.push_back((until_ms, answer));
+        true
+    }
+
+    fn forget_first(&mut self) {
+        if let Some((_, old)) = self.kept.pop_front() {
             self.known.remove(&old);
         }
-        let is_new = self.known.insert(answer);
-        if is_new {
-            self.kept.push_back((until_ms, answer));
-        }
-        is_new
     }
 }
 
@@ -54,6 +63,7 @@ mod tests {
             assert!(late.is_new(0, 32_000, answer));
         }
         assert_eq!((late.known.len(), late.kept.len()), (KEPT_MAX, KEPT_MAX));
+        assert!(!late.is_new(0, 32_000, 10), "the first that is left");
         assert!(!late.is_new(0, 32_000, count - 1));
         assert!(late.is_new(0, 32_000, 0));
     }

@@ -123,7 +123,7 @@ fn write_parts(folder: &Path, parts: &[Part]) -> Result<(), String> {
     std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     for part in parts {
         if let Ok(result) = &part.end {
-            let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '-';
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || ".-#".contains(c);
             let name: String = (part.name.chars())
                 .map(|c| if is_plain(c) { c } else { '_' })
                 .collect();

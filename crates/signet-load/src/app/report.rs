@@ -46,8 +46,6 @@ pub fn result_of(mut ran: Ran, settings: &Settings, circumstances: Circumstances
         .map(|name| ran.causes.named(name))
         .sum::<u64>();
     let lateness = ran.lateness.summary().actual;
-    let counted = (ran.counters.iter()).find(|(name, _)| *name == "unknown_dialog");
-    let unknown_dialog = counted.map_or(0, |(_, count)| *count);
     let health = Health {
         behind_schedule: lateness,
         behind_max_ns: lateness.max_us * 1_000,
@@ -62,7 +60,7 @@ pub fn result_of(mut ran: Ran, settings: &Settings, circumstances: Circumstances
         storm_dropped: ran.storm.map_or(0, |storm| storm.dropped),
         storm_missing: ran.storm.map_or(0, |storm| storm.missing),
         dialogs_missed: match has_called_threads(settings) {
-            true => unknown_dialog,
+            true => ran.unknown_to_called,
             false => 0,
         },
         cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64),

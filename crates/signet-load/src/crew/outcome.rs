@@ -11,6 +11,9 @@ use sip_msg::{Method, Transport};
 
 use crate::worker::{CalledCounts, Final, Recorder, StormCounts, Upkeep, add_to, sum_sent_again};
 
+/// What the names of threads begin with that call nobody.
+pub(super) const CALLED_THREAD: &str = "answer-";
+
 /// How a run stands.
 #[derive(Clone, Debug)]
 pub struct Progress<'a> {
@@ -105,6 +108,8 @@ pub struct Ran {
     pub rubbish: u64,
     /// What was alive when it should have been over.
     pub leaked: Leaked,
+    /// Requests within dialogs that threads of the called side alone did not know.
+    pub unknown_to_called: u64,
     /// Whether it was asked to end before its schedule did.
     pub is_interrupted: bool,
     /// Other counts, by name.
@@ -178,6 +183,7 @@ impl Ran {
             queue_drops: 0,
             rubbish: 0,
             leaked: Leaked::default(),
+            unknown_to_called: 0,
             is_interrupted,
             counters: Vec::new(),
             called_tls: Vec::new(),
@@ -228,6 +234,9 @@ impl Ran {
         }
         for (name, count) in called_tls {
             add_to(&mut self.called_tls, name, count);
+        }
+        if name.starts_with(CALLED_THREAD) {
+            self.unknown_to_called += end.agents.unknown_dialog;
         }
         self.duration_ns = self.duration_ns.max(end.end_ns);
         self.sending_ns = self.sending_ns.max(end.sending_ns);

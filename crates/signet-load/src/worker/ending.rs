@@ -81,7 +81,9 @@ impl Worker {
         // The other side is told: it would ring and talk to nobody.
         self.hang_up_all(now_ns);
         self.give_up_all();
-        self.record.upkeep.lost += self.record.storm.missing;
+        if self.shared.settings.register_first {
+            self.record.upkeep.lost += self.record.storm.missing;
+        }
         self.end_ns = now_ns;
         let [_, end] = &mut self.cpu;
         *end = CpuTime::of_this_thread();

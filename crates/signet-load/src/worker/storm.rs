@@ -144,7 +144,9 @@ impl Worker {
 
     /// A seat's connection is up.
     pub(super) fn storm_connected(&mut self, number: u32, is_resumed: bool, at_ns: u64) {
-        if self.back(number) != Back::Unconnected {
+        // What is missing has been counted by the time at which calls are hung up.
+        let is_counted = matches!(self.stage, Stage::HangingUp | Stage::Closing);
+        if is_counted || self.back(number) != Back::Unconnected {
             return;
         }
         let storm = &mut self.record.storm;
