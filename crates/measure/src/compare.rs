@@ -58,8 +58,8 @@ pub struct CompareConfig {
     /// See `matters_points`.
     pub tolerance_points: f64,
     /// Seconds at the start of each run that are left out (connections and
-    /// caches warm up). 1. The last second, which is seldom whole, is always
-    /// left out.
+    /// caches warm up). 1. The last second, which is seldom whole, is always left
+    /// out, and so are those in which no arrival was due any more.
     pub warm_up_s: u64,
     /// Fewest seconds that say anything about noise. 8.
     pub seconds_min: usize,

@@ -12,61 +12,139 @@ const VALUES_MAX: usize = 1_000;
 /// Fewest calls of which a percentile is compared.
 const CALLS_MIN: u64 = 100;
 
-/// The seconds without warm-up and without the last, which is seldom whole.
+/// The seconds without warm-up and without the last, which is seldom whole. Where the time in
+/// which arrivals were due is known, only its whole seconds: what the last calls take to end is
+/// no load.
 pub(super) fn steady(result: &RunResult, config: &CompareConfig) -> Vec<Second> {
     let last_s = result.series.last().map_or(0, |second| second.at_s);
+    let end_s = match result.health.sending_ns {
+        0 => last_s,
+        sending_ns => last_s.min(sending_ns / 1_000_000_000),
+    };
     result
         .series
         .iter()
-        .filter(|second| second.at_s >= config.warm_up_s && second.at_s < last_s)
+        .filter(|second| second.at_s >= config.warm_up_s && second.at_s < end_s)
         .copied()
         .collect()
 }
 
-type OfSecond = fn(&Second) -> Option<f64>;
+/// What a second says of a figure.
+#[derive(Clone, Copy)]
+enum OfSecond {
+    /// A value of its own.
+    Value(fn(&Second) -> Option<f64>),
+    /// So much of so much, of which the seconds' sums make the figure.
+    Ratio(fn(&Second) -> Option<(f64, f64)>),
+}
 
 /// Figures that every second has.
 const BY_SECOND: &[(&str, &str, Wish, bool, OfSecond)] = &[
-    ("rate", "/s", Wish::More, false, |s| {
-        Some(s.succeeded as f64)
-    }),
-    ("failed", "%", Wish::Less, true, |s| {
-        share(s.failed, s.succeeded + s.failed)
-    }),
-    ("delay mean", "us", Wish::Less, false, |s| {
-        s.has_delays().then_some(s.mean_us)
-    }),
-    ("delay p50", "us", Wish::Less, false, |s| {
-        s.has_delays().then_some(s.p50_us as f64)
-    }),
-    ("delay p99", "us", Wish::Less, false, |s| {
-        s.has_delays().then_some(s.p99_us as f64)
-    }),
-    ("retransmissions", "%", Wish::Less, true, |s| {
-        share(s.retransmissions, s.started)
-    }),
-    ("watched cpu per call", "us", Wish::Less, false, |s| {
-        per_call_us(s.watched_cpu_ns, s.succeeded)
-    }),
-    ("own cpu per call", "us", Wish::Less, false, |s| {
-        per_call_us(s.own_cpu_ns, s.succeeded)
-    }),
+    (
+        "rate",
+        "/s",
+        Wish::More,
+        false,
+        OfSecond::Value(|s| Some(s.succeeded as f64)),
+    ),
+    (
+        "failed",
+        "%",
+        Wish::Less,
+        true,
+        OfSecond::Ratio(|s| Some(percent_of(s.failed, s.succeeded + s.failed))),
+    ),
+    (
+        "delay mean",
+        "us",
+        Wish::Less,
+        false,
+        OfSecond::Value(|s| s.has_delays().then_some(s.mean_us)),
+    ),
+    (
+        "delay p50",
+        "us",
+        Wish::Less,
+        false,
+        OfSecond::Value(|s| s.has_delays().then_some(s.p50_us as f64)),
+    ),
+    (
+        "delay p99",
+        "us",
+        Wish::Less,
+        false,
+        OfSecond::Value(|s| s.has_delays().then_some(s.p99_us as f64)),
+    ),
+    (
+        "retransmissions",
+        "%",
+        Wish::Less,
+        true,
+        OfSecond::Ratio(|s| Some(percent_of(s.retransmissions, s.started))),
+    ),
+    (
+        "watched cpu per call",
+        "us",
+        Wish::Less,
+        false,
+        OfSecond::Ratio(|s| us_of(s.watched_cpu_ns, s.succeeded)),
+    ),
+    (
+        "own cpu per call",
+        "us",
+        Wish::Less,
+        false,
+        OfSecond::Ratio(|s| us_of(s.own_cpu_ns, s.succeeded)),
+    ),
 ];
 
 fn share(part: u64, whole: u64) -> Option<f64> {
     crate::sip::percent(part, whole)
 }
 
-fn per_call_us(cpu_ns: Option<u64>, calls: u64) -> Option<f64> {
-    (calls > 0).then(|| cpu_ns.map(|ns| ns as f64 / 1e3 / calls as f64))?
+fn percent_of(part: u64, whole: u64) -> (f64, f64) {
+    (part as f64 * 100.0, whole as f64)
 }
 
-/// Rows of the means over seconds; figures that either run lacks are left out.
+fn us_of(cpu_ns: Option<u64>, calls: u64) -> Option<(f64, f64)> {
+    cpu_ns.map(|ns| (ns as f64 / 1e3, calls as f64))
+}
+
+impl OfSecond {
+    /// One value for each second that has the figure.
+    fn values(self, seconds: &[Second]) -> Vec<f64> {
+        match self {
+            Self::Value(of) => seconds.iter().filter_map(of).collect(),
+            Self::Ratio(of) => {
+                let parts: Vec<(f64, f64)> = seconds.iter().filter_map(of).collect();
+                about_ratio(&parts)
+            }
+        }
+    }
+}
+
+/// Values whose mean is the ratio of the sums: that ratio, and what each second adds to it or
+/// takes from it. A second in which little ended moves it little, whatever its own ratio; means
+/// of resampled seconds scatter as the ratio does (its first-order expansion).
+fn about_ratio(parts: &[(f64, f64)]) -> Vec<f64> {
+    let whole: f64 = parts.iter().map(|(_, whole)| whole).sum();
+    if whole <= 0.0 {
+        return Vec::new();
+    }
+    let ratio = parts.iter().map(|(part, _)| part).sum::<f64>() / whole;
+    let mean_whole = whole / parts.len() as f64;
+    parts
+        .iter()
+        .map(|(part, whole)| ratio + (part - ratio * whole) / mean_whole)
+        .collect()
+}
+
+/// Rows of the means and ratios over seconds; figures that either run lacks are left out.
 pub(super) fn by_second(noise: &Noise<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     for &(name, unit, wish, points, of) in BY_SECOND {
         let values = |seconds: &[Second]| -> Vec<f64> {
-            let values: Vec<f64> = seconds.iter().filter_map(of).collect();
+            let values = of.values(seconds);
             block_means(&values, values.len().div_ceil(VALUES_MAX))
         };
         let (a, b) = (values(&noise.a), values(&noise.b));
@@ -110,6 +188,10 @@ const RATIOS: &[(&str, Wish, OfRatio)] = &[
     }),
     ("isa", Wish::Less, |f| (f.invites_ineffective, f.invites)),
     ("scr", Wish::More, |f| (f.completed, f.invites)),
+    // With what failed when arrivals were due no more, which no second shows.
+    ("failed of all", Wish::Less, |f| {
+        (f.failed(), f.succeeded() + f.failed())
+    }),
 ];
 
 /// Rows of figures that only the whole run has. A percentile of one delay

@@ -415,3 +415,64 @@ fn the_table_fits_and_has_every_row() {
         nothing.table()
     );
 }
+
+/// The same load, and then `seconds` in which nothing is due and one call fails in some.
+fn waited_for(seed: u64, seconds: u64) -> RunResult {
+    let mut result = run(seed, 20, 20_000.0, 0.01, 0.0);
+    result.health.sending_ns = 20_000_000_000;
+    result.figures.invites = 20_000;
+    for at_s in 20..20 + seconds {
+        let failed = u64::from(at_s % 5 == 0);
+        result.figures.invites_failed += failed;
+        result.series.push(Second {
+            at_s,
+            failed,
+            ..Second::default()
+        });
+    }
+    result.figures.invites_ok = result.figures.invites - result.figures.invites_failed;
+    result
+}
+
+#[test]
+fn the_seconds_after_the_last_arrival_are_no_load() {
+    let (a, b) = (waited_for(1, 0), waited_for(2, 30));
+    let comparison = compare(&a, &b, &CompareConfig::default());
+    for name in ["rate", "failed", "failed of all", "delay p50"] {
+        let row = comparison.row(name).unwrap();
+        assert_eq!(row.verdict, Verdict::Same, "{row:?}");
+    }
+    assert_eq!(comparison.row("rate").unwrap().b, 1_000.0);
+    assert_eq!(comparison.row("failed").unwrap().b, 0.0);
+    assert!(comparison.row("failed of all").unwrap().b > 0.0);
+}
+
+/// A timer that runs out after the last arrival is in no second that counts.
+#[test]
+fn what_failed_after_the_last_arrival_is_in_a_figure_of_the_whole_run() {
+    let (a, mut b) = (waited_for(1, 0), waited_for(2, 30));
+    b.figures.invites_failed += 400;
+    b.figures.invites_ok -= 400;
+    b.series.last_mut().unwrap().failed += 400;
+    let comparison = compare(&a, &b, &CompareConfig::default());
+    assert_eq!(comparison.row("failed").unwrap().verdict, Verdict::Same);
+    let row = comparison.row("failed of all").unwrap();
+    assert_eq!(row.verdict, Verdict::Worse, "{row:?}");
+    assert!(comparison.any_worse());
+}
+
+#[test]
+fn a_second_with_little_in_it_weighs_little() {
+    let a = run(1, 30, 20_000.0, 0.01, 0.0);
+    let mut b = run(2, 30, 20_000.0, 0.01, 0.0);
+    for second in b.series.iter_mut().filter(|second| second.at_s % 10 == 5) {
+        (second.started, second.succeeded, second.failed) = (1, 0, 1);
+        second.retransmissions = 6;
+    }
+    let comparison = compare(&a, &b, &CompareConfig::default());
+    for name in ["failed", "retransmissions"] {
+        let row = comparison.row(name).unwrap();
+        assert!(row.b < 0.1, "{row:?}");
+        assert_eq!(row.verdict, Verdict::Same, "{row:?}");
+    }
+}
