@@ -30,6 +30,7 @@ mod usage {
     pub(super) const NON_REPUDIATION: u8 = 0x40;
     pub(super) const KEY_ENCIPHERMENT: u8 = 0x20;
     pub(super) const KEY_AGREEMENT: u8 = 0x08;
+    pub(super) const KEY_CERT_SIGN: u8 = 0x04;
 }
 
 /// Why a certificate was not read.
@@ -70,6 +71,8 @@ pub struct Certificate {
     uris: Vec<String>,
     /// The uses of the key; `None` where nothing is said.
     usages: Option<u8>,
+    /// Whether it is an authority's (RFC 5280 4.2.1.9).
+    is_of_authority: bool,
     /// Whether it says what its key is for, and protecting mail is not among that.
     is_for_others: bool,
 }
@@ -129,6 +132,7 @@ impl Certificate {
             kind,
             uris: Vec::new(),
             usages: None,
+            is_of_authority: false,
             is_for_others: false,
         };
         tbs.optional(implicit(1))?;
@@ -151,6 +155,10 @@ impl Certificate {
                     // How many bits are unused, and the bits.
                     let bits = value.expect(BIT_STRING)?.contents;
                     self.usages = Some(bits.get(1).copied().unwrap_or(0));
+                }
+                oid::BASIC_CONSTRAINTS => {
+                    let is_ca = value.expect(SEQUENCE)?.inside().optional(BOOLEAN)?;
+                    self.is_of_authority = is_ca.is_some_and(|is_ca| is_ca.contents != [0]);
                 }
                 oid::PURPOSES => {
                     let mut purposes = value.expect(SEQUENCE)?.inside();
@@ -214,6 +222,11 @@ impl Certificate {
     /// Whether its key may protect mail, which a body counts as (RFC 8550 4.4.4).
     pub(crate) const fn may_protect_mail(&self) -> bool {
         !self.is_for_others
+    }
+
+    /// Whether its key may vouch for others' certificates.
+    pub(crate) fn may_certify(&self) -> bool {
+        self.is_of_authority && self.may(usage::KEY_CERT_SIGN)
     }
 
     /// Whether bodies may be encrypted for its key.

@@ -47,6 +47,8 @@ pub(crate) const KEY_ID: &[u8] = b"\x55\x1d\x0e";
 pub(crate) const KEY_USAGE: &[u8] = b"\x55\x1d\x0f";
 /// id-ce-subjectAltName (RFC 5280 4.2.1.6).
 pub(crate) const ALT_NAME: &[u8] = b"\x55\x1d\x11";
+/// id-ce-basicConstraints (RFC 5280 4.2.1.9).
+pub(crate) const BASIC_CONSTRAINTS: &[u8] = b"\x55\x1d\x13";
 /// id-ce-extKeyUsage (RFC 5280 4.2.1.12).
 pub(crate) const PURPOSES: &[u8] = b"\x55\x1d\x25";
 /// id-kp-emailProtection (RFC 8550 4.4.4).

@@ -1,5 +1,6 @@
 //! Whom to believe: authorities, and whose certificate is for whom.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +17,13 @@ use crate::oid;
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
     anchors: Vec<TrustAnchor<'static>>,
-    /// The certificates of the anchors: who signed himself is known by his whole certificate.
+    /// All that were listed: who signed himself is known by his whole certificate.
     listed: Vec<CertificateDer<'static>>,
 }
 
 impl Trust {
-    /// The certificates of authorities in a PEM text.
+    /// The certificates of authorities in a PEM text, and of users who signed their own: one that
+    /// is no authority's is believed itself and vouches for no other.
     ///
     /// # Errors
     /// It has none, or one that cannot be read.
@@ -34,7 +36,9 @@ impl Trust {
                     "name the PEM file of the authority",
                 )
             })?;
-            this.anchors.push(anchor.to_owned());
+            if certificate.may_certify() {
+                this.anchors.push(anchor.to_owned());
+            }
             this.listed.push(certificate.der);
         }
         Ok(this)
@@ -52,11 +56,12 @@ impl Trust {
         if !signer.may_sign() {
             return Err(OpenError::WrongUse);
         }
+        let anchors = self.anchors_for(signer);
         let leaf = EndEntityCert::try_from(&signer.der).map_err(|_| OpenError::Certificate)?;
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now_unix_s));
         leaf.verify_for_usage(
             ALL_VERIFICATION_ALGS,
-            &self.anchors,
+            &anchors,
             others,
             now,
             KeyUsage::required_if_present(oid::EMAIL_PROTECTION),
@@ -76,6 +81,16 @@ impl Trust {
                 .ok_or(OpenError::WrongUse),
             _ => Err(OpenError::Untrusted),
         })
+    }
+
+    /// What a chain from this signer may end at. webpki takes a certificate that its user signed
+    /// only if it is an anchor: it is one for that user alone.
+    fn anchors_for(&self, signer: &Certificate) -> Cow<'_, [TrustAnchor<'static>]> {
+        if !self.lists(signer) || signer.may_certify() {
+            return Cow::Borrowed(&self.anchors);
+        }
+        let own = anchor_from_trusted_cert(&signer.der).map(|own| own.to_owned());
+        Cow::Owned(self.anchors.iter().cloned().chain(own).collect())
     }
 
     /// Whether this very certificate was named as one to be believed.
@@ -123,7 +138,8 @@ impl Keyring {
 #[cfg(test)]
 mod tests {
     use rcgen::{
-        BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, KeyPair, SanType,
+        BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa,
+        KeyPair, KeyUsagePurpose, SanType,
     };
 
     use super::*;
@@ -176,6 +192,36 @@ mod tests {
             assert_eq!(told, Err(OpenError::Untrusted), "{is_ca:?}");
             let told = Trust::default().check(&his, &[], now);
             assert_eq!(told, Err(OpenError::Untrusted), "{is_ca:?}");
+        }
+    }
+
+    #[test]
+    fn who_signed_himself_vouches_for_nobody_else_unless_he_is_an_authority() {
+        let now = 1_800_000_000;
+        let authority = IsCa::Ca(BasicConstraints::Unconstrained);
+        let sign = KeyUsagePurpose::DigitalSignature;
+        for (is_ca, key_usages, expected) in [
+            (authority, vec![], Ok(())),
+            (authority, vec![KeyUsagePurpose::KeyCertSign], Ok(())),
+            (authority, vec![sign], Err(OpenError::Untrusted)),
+            (IsCa::ExplicitNoCa, vec![], Err(OpenError::Untrusted)),
+            (IsCa::NoCa, vec![], Err(OpenError::Untrusted)),
+        ] {
+            let mut params = CertificateParams::default();
+            params.is_ca = is_ca;
+            params.key_usages = key_usages;
+            let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+            let his = CertifiedIssuer::self_signed(params, key).unwrap();
+            let mut params = CertificateParams::default();
+            let uri = "sip:boss@example.org".try_into().unwrap();
+            params.subject_alt_names.push(SanType::URI(uri));
+            let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+            let other = params.signed_by(&key, &his).unwrap();
+            let other = Certificate::from_der(other.der()).unwrap();
+            let trust = Trust::from_pem(his.pem().as_bytes()).unwrap();
+            assert_eq!(trust.check(&other, &[], now), expected, "{is_ca:?}");
+            let chain = [his.der().clone()];
+            assert_eq!(trust.check(&other, &chain, now), expected, "{is_ca:?}");
         }
     }
 
