@@ -282,8 +282,8 @@ fn priced(profile: &Profile, rates: &Rates) -> Result<(), Refusal> {
     }
     let names: Vec<&str> = missing.iter().map(|event| event.title()).collect();
     let mut remedy = "run `signet plan calibrate` where it can be measured".to_owned();
-    if let Some(why) = profile.missing.first() {
-        remedy = format!("{remedy} ({why})");
+    if !profile.missing.is_empty() {
+        remedy = format!("{remedy} ({})", profile.missing.join("; "));
     }
     Err(Refusal {
         what: format!("this profile has no price for {}", names.join(", ")),

@@ -267,7 +267,7 @@ impl Bench {
             [&first, &last].map(|spent| started_per_s(&told, spent.from_unix_s, spent.to_unix_s));
         let doubts = doubts(&came_per_s.map(|came_per_s| (&told, per_s, came_per_s)));
         if let Some(doubt) = doubts.first() {
-            return Err(format!("the long run does not count: {doubt}"));
+            return Err(doubt.clone());
         }
         let kept_per_s = mixture.rates().kept_per_s();
         let stretch = |spent: &Spent, came_per_s: f64| Stretch {
