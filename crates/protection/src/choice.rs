@@ -6,6 +6,7 @@
 
 use std::cmp::Ordering;
 
+use invariant::broken;
 use serde::Serialize;
 
 use crate::level::{Aspect, Level, Protection};
@@ -104,7 +105,7 @@ pub struct Pair {
     pub first: String,
     /// Of the second side.
     pub second: String,
-    /// What both protect together.
+    /// What both protect together, also where the operator wrote one of them down himself.
     pub protection: Protection,
     /// What both cost together, where that is known.
     pub cost_ns: Option<f64>,
@@ -151,8 +152,11 @@ pub enum Miss {
 struct Sound<'m> {
     nth: usize,
     member: &'m Member,
+    /// What its pairs are judged by; of what the operator wrote himself a stand-in.
     protection: Protection,
+    /// What it is worth.
     judged: Judged<'m>,
+    /// See `protection`.
     cost_ns: Option<f64>,
 }
 
@@ -204,20 +208,18 @@ pub fn choose(
     taken.keep_only_good_pairs(&mut fallen);
     fallen.extend(taken.fallen(policy));
     let good = taken.couples().filter(|couple| couple.misses.is_empty());
-    let mut pairs: Vec<&Couple> = good.collect();
-    pairs.sort_by(|a, b| {
-        let is_other = |couple: &Couple| couple.places != best_places;
-        is_other(a)
-            .cmp(&is_other(b))
+    let mut pairs: Vec<(bool, Pair)> = good
+        .map(|couple| (couple.places != best_places, pair(couple, &sound)))
+        .collect();
+    pairs.sort_by(|(a_is_other, a), (b_is_other, b)| {
+        a_is_other
+            .cmp(b_is_other)
             .then(by_cost(a.cost_ns, b.cost_ns))
     });
     Ok(Choice {
         first: taken.names(0),
         second: taken.names(1),
-        pairs: pairs
-            .into_iter()
-            .map(|couple| pair(couple, &sound))
-            .collect(),
+        pairs: pairs.into_iter().map(|(_, pair)| pair).collect(),
         fallen,
     })
 }
@@ -597,18 +599,27 @@ fn is_dearer(a: Option<f64>, b: Option<f64>) -> bool {
     by_cost(a, b) == Ordering::Greater
 }
 
+/// A pair with what it is worth and costs itself, whoever wrote its members down.
 fn pair(couple: &Couple, sound: &[Vec<Sound<'_>>; 2]) -> Pair {
     let [firsts, seconds] = sound;
     let [i, j] = couple.places;
-    let name = |of: &[Sound<'_>], place: usize| {
-        of.get(place)
-            .map_or_else(String::new, |sound| sound.member.name.clone())
+    let (Some(first), Some(second)) = (firsts.get(i), seconds.get(j)) else {
+        return broken!(
+            "a couple is made of what is sound",
+            Pair {
+                first: String::new(),
+                second: String::new(),
+                protection: couple.protection,
+                cost_ns: couple.cost_ns,
+            }
+        );
     };
+    let costs_ns = first.member.cost_ns.zip(second.member.cost_ns);
     Pair {
-        first: name(firsts, i),
-        second: name(seconds, j),
-        protection: couple.protection,
-        cost_ns: couple.cost_ns,
+        first: first.member.name.clone(),
+        second: second.member.name.clone(),
+        protection: first.judged.protection.with(second.judged.protection),
+        cost_ns: costs_ns.map(|(a, b)| a + b),
     }
 }
 

@@ -138,11 +138,27 @@ fn with_offered(mut side: Side, peer: Option<&[String]>) -> Side {
     side
 }
 
+/// What a suite alone costs, by the record of a message; `None` where that is not known.
+pub fn suite_cost_ns(name: &str, usage: Usage, prices: &Prices) -> Option<f64> {
+    let price = prices.of(Use::Record, suite_by_name(name)?.iana)?;
+    price.at(usage.message_bytes)
+}
+
+/// What a group alone costs, by a message's share of the handshake; `None` where that is not
+/// known.
+pub fn group_cost_ns(name: &str, end: End, usage: Usage, prices: &Prices) -> Option<f64> {
+    let handshake = match end {
+        End::Accepts => Use::Accept,
+        End::Connects => Use::Connect,
+    };
+    let cost_ns = prices.of(handshake, group_by_name(name)?.name)?.at(0)?;
+    Some(cost_ns / f64::from(usage.messages_per_handshake.max(1)))
+}
+
 fn suite_member(name: &str, offer: &Offer, usage: Usage, prices: &Prices) -> Member {
     let Some(suite) = suite_by_name(name) else {
         return unknown(name);
     };
-    let price = prices.of(Use::Record, suite.iana);
     let is_offered = offer.peer.as_ref().is_none_or(|names| {
         let mut suites = names
             .iter()
@@ -162,7 +178,7 @@ fn suite_member(name: &str, offer: &Offer, usage: Usage, prices: &Prices) -> Mem
     Member {
         name: name.to_owned(),
         parts: suite.parts.to_vec(),
-        cost_ns: price.and_then(|price| price.at(usage.message_bytes)),
+        cost_ns: suite_cost_ns(name, usage, prices),
         fits: match suite.version {
             _ if !suite.has_group() => 0,
             "1.3" => V13,
@@ -182,11 +198,6 @@ fn group_member(
     let Some(group) = group_by_name(name) else {
         return unknown(name);
     };
-    let handshake = match end {
-        End::Accepts => Use::Accept,
-        End::Connects => Use::Connect,
-    };
-    let price = prices.of(handshake, group.name);
     let is_offered = peer.is_none_or(|names| {
         let mut groups = names
             .iter()
@@ -197,9 +208,7 @@ fn group_member(
     Member {
         name: name.to_owned(),
         parts: vec![group.name],
-        cost_ns: price
-            .and_then(|price| price.at(0))
-            .map(|cost| cost / f64::from(usage.messages_per_handshake.max(1))),
+        cost_ns: group_cost_ns(name, end, usage, prices),
         fits: if group.is_in_1_2 { V12 | V13 } else { V13 },
         excluded: (!is_offered).then_some(Reason::NotOffered),
     }

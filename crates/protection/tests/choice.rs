@@ -268,3 +268,54 @@ fn a_list_that_the_operator_wrote_is_left_as_it_is() {
         "{told:?}"
     );
 }
+
+#[test]
+fn a_pair_of_a_list_that_the_operator_wrote_is_told_at_its_own_worth() {
+    let member = |name: &str, part: &'static str, cost_ns: Option<f64>| Member {
+        name: name.to_owned(),
+        parts: vec![part],
+        cost_ns,
+        fits: 1,
+        excluded: None,
+    };
+    let first = Side {
+        what: "suite",
+        members: vec![
+            member("weak", "3DES-CBC", Some(90.0)),
+            member("strong", "AES-256-GCM", Some(30.0)),
+            member("unpriced", "AES-128-GCM", None),
+        ],
+        is_given: true,
+    };
+    let second = Side {
+        what: "group",
+        members: vec![member("x25519", "X25519", Some(5.0))],
+        is_given: false,
+    };
+    let policy = Policy {
+        min_confidentiality: Level::new(8),
+        max_cost_ns: Some(40.0),
+        ..Policy::default()
+    };
+    let levels = Levels::shipped();
+    let choice = choose(&policy, &levels, &first, &second).unwrap();
+    assert_eq!(choice.first, ["weak", "strong", "unpriced"]);
+    let told: Vec<_> = choice
+        .pairs
+        .iter()
+        .map(|pair| (pair.first.as_str(), pair.cost_ns))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("weak", Some(95.0)),
+            ("strong", Some(35.0)),
+            ("unpriced", None)
+        ]
+    );
+    for (pair, member) in choice.pairs.iter().zip(&first.members) {
+        let (worth, _) = worth(member, &second.members[0]).unwrap();
+        assert_eq!(pair.protection, worth, "{}", pair.first);
+    }
+    assert!(choice.pairs[0].protection.confidentiality < Level::new(8));
+}

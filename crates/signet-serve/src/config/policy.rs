@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use protection::{
     Aspect, End, Level, Levels, Listed, Miss, Offer, Policy, Prices, TlsChoice, Unmet, Usage,
-    Written, choose_tls, suites,
+    Written, choose_tls, suites, time, tls,
 };
 use sip_tls::{GROUP_NAMES, TlsEngine, TlsVersion};
 
@@ -234,20 +234,37 @@ impl Config {
 
     /// Lists that were written down beside a policy that they do not satisfy.
     pub(super) fn warn_of_policies(&self, warnings: &mut Vec<String>) {
-        let levels = Levels::shipped();
-        for (nth, listen) in self.listen.iter().enumerate() {
-            let security = &listen.security;
-            let (suites, groups) = (security.suites.as_deref(), security.groups.as_deref());
-            let at = format!("listen.{nth}.security");
-            warn_of_lists(&at, &security.policy(), suites, groups, &levels, warnings);
-        }
         let all = &self.tls;
-        let (suites, groups) = (all.suites.as_deref(), all.groups.as_deref());
-        warn_of_lists("tls", &all.policy(), suites, groups, &levels, warnings);
-        for (nth, peer) in all.peer.iter().enumerate() {
-            let (suites, groups) = (peer.suites.as_deref(), peer.groups.as_deref());
-            let at = format!("tls.peer.{nth}");
-            warn_of_lists(&at, &peer.policy(all), suites, groups, &levels, warnings);
+        let listeners = self.listen.iter().enumerate().map(|(nth, listen)| {
+            let security = &listen.security;
+            Beside {
+                whose: Whose::Listener(nth),
+                end: End::Accepts,
+                policy: security.policy(),
+                suites: written(security.suites.as_deref()),
+                groups: written(security.groups.as_deref()),
+            }
+        });
+        let of_all = Beside {
+            whose: Whose::AllPeers,
+            end: End::Connects,
+            policy: all.policy(),
+            suites: written(all.suites.as_deref()),
+            groups: written(all.groups.as_deref()),
+        };
+        let peers = all.peer.iter().enumerate().map(|(nth, peer)| Beside {
+            whose: Whose::Peer(nth),
+            end: End::Connects,
+            policy: peer.policy(all),
+            suites: written(peer.suites.as_deref()),
+            groups: written(peer.groups.as_deref()),
+        });
+        let beside: Vec<Beside<'_>> = listeners.chain([of_all]).chain(peers).collect();
+        let levels = Levels::shipped();
+        let is_priced = beside.iter().any(Beside::is_priced);
+        let prices = is_priced.then(|| self.prices().ok()).flatten();
+        for lists in &beside {
+            lists.warn(&levels, prices.as_ref(), warnings);
         }
         let is_asked = |security: &super::ListenSecurity| !security.policy().is_empty();
         let any = self.listen.iter().any(|listen| is_asked(&listen.security))
@@ -347,19 +364,63 @@ fn key_of(whose: Whose) -> String {
     }
 }
 
-/// Which of the lists stand although the policy would not have them so.
-fn warn_of_lists<S: AsRef<str>, G: AsRef<str>>(
-    at: &str,
-    policy: &Policy,
-    suites_given: Option<&[S]>,
-    groups_given: Option<&[G]>,
-    levels: &Levels,
-    warnings: &mut Vec<String>,
-) {
-    let below = |parts: &[&str], name: &str| -> Option<String> {
+/// Lists that were written down, and the policy beside them.
+struct Beside<'c> {
+    whose: Whose,
+    end: End,
+    policy: Policy,
+    /// Cipher suites; empty where there is no such list.
+    suites: Vec<&'c str>,
+    /// Key-exchange groups, in the same way.
+    groups: Vec<&'c str>,
+}
+
+fn written<N: AsRef<str>>(list: Option<&[N]>) -> Vec<&str> {
+    let names = list.unwrap_or_default().iter();
+    names.map(AsRef::as_ref).collect()
+}
+
+impl Beside<'_> {
+    /// Whether the policy sets a bound to what these cost.
+    fn is_priced(&self) -> bool {
+        let is_any = !self.suites.is_empty() || !self.groups.is_empty();
+        is_any && self.policy.max_cost_ns.is_some()
+    }
+
+    /// Says which of the lists stand although the policy would not have them so.
+    fn warn(&self, levels: &Levels, prices: Option<&Prices>, warnings: &mut Vec<String>) {
+        let usage = Usage::default();
+        let suite_ns = |name: &str| tls::suite_cost_ns(name, usage, prices?);
+        let group_ns = |name: &str| tls::group_cost_ns(name, self.end, usage, prices?);
+        let suite = self.suites.iter().find_map(|&name| {
+            let parts = suites::suite_by_name(name)?.parts;
+            self.below(levels, parts, name).or_else(|| {
+                let group_ns = cheapest(&self.groups, &GROUP_NAMES, group_ns)?;
+                self.too_dear(name, suite_ns(name)? + group_ns)
+            })
+        });
+        let group = self.groups.iter().find_map(|&name| {
+            let part = suites::group_by_name(name)?.name;
+            self.below(levels, &[part], name).or_else(|| {
+                let all = TlsEngine::Modern.suite_names();
+                let suite_ns = cheapest(&self.suites, all, suite_ns)?;
+                self.too_dear(name, group_ns(name)? + suite_ns)
+            })
+        });
+        let at = key_of(self.whose);
+        for (key, told) in [("suites", suite), ("groups", group)] {
+            if let Some(told) = told {
+                warnings.push(format!(
+                    "{at}.{key}: this list counts and not the policy: {told}"
+                ));
+            }
+        }
+    }
+
+    fn below(&self, levels: &Levels, parts: &[&str], name: &str) -> Option<String> {
         let judged = levels.judge(parts).ok()?;
         Aspect::ALL.into_iter().find_map(|aspect| {
-            let (least, level) = (policy.least(aspect)?, judged.protection.of(aspect)?);
+            let (least, level) = (self.policy.least(aspect)?, judged.protection.of(aspect)?);
             (level < least).then(|| {
                 format!(
                     "{name} has {} {level}, and {} is {least}",
@@ -368,24 +429,30 @@ fn warn_of_lists<S: AsRef<str>, G: AsRef<str>>(
                 )
             })
         })
-    };
-    let suites = suites_given.unwrap_or_default().iter().map(AsRef::as_ref);
-    let mut suites = suites.filter_map(|name: &str| {
-        let suite = suites::suite_by_name(name)?;
-        below(suite.parts, name)
-    });
-    let groups = groups_given.unwrap_or_default().iter().map(AsRef::as_ref);
-    let mut groups = groups.filter_map(|name: &str| {
-        let group = suites::group_by_name(name)?;
-        below(&[group.name], name)
-    });
-    for (key, told) in [("suites", suites.next()), ("groups", groups.next())] {
-        if let Some(told) = told {
-            warnings.push(format!(
-                "{at}.{key}: this list counts and not the policy: {told}"
-            ));
-        }
     }
+
+    /// Also with the cheapest that goes beside it.
+    fn too_dear(&self, name: &str, cost_ns: f64) -> Option<String> {
+        let max_ns = self.policy.max_cost_ns?;
+        (cost_ns > max_ns).then(|| {
+            format!(
+                "{name} costs {} at least, and max_cost_us is {:.0}",
+                time(cost_ns),
+                max_ns / 1e3
+            )
+        })
+    }
+}
+
+/// The least that one of a list costs, or one of all where there is no list.
+fn cheapest(
+    listed: &[&str],
+    all: &[&str],
+    cost_ns: impl Fn(&str) -> Option<f64>,
+) -> Option<f64> {
+    let names = if listed.is_empty() { all } else { listed };
+    let costs = names.iter().copied().filter_map(cost_ns);
+    costs.min_by(f64::total_cmp)
 }
 
 #[cfg(test)]
@@ -470,10 +537,41 @@ mod tests {
             warnings[0].contains("ECDHE-RSA-AES128-GCM-SHA256 has confidentiality 8"),
             "{warnings:?}"
         );
+        let told = config.policies().unwrap().text(&config);
+        let first = told.lines().find(|line| line.starts_with("  first "));
+        assert!(first.unwrap().contains(": confidentiality 8,"), "{told}");
         // Both lists leave nothing to choose, and prices nobody asks for are not read.
         let text = "[tls]\nprices = \"none.json\"\n";
         let config = from_file(temp.path(), text).unwrap();
         assert!(config.warnings()[0].starts_with("tls.prices: it is not read"));
+    }
+
+    #[test]
+    fn a_list_that_costs_more_than_it_may_is_warned_of_and_told_at_its_price() {
+        let temp = TempDir::new("policy-dear");
+        let dear = "P-384 costs ";
+        let text = format!("{LISTEN}max_cost_us = 2\ngroups = [\"P-384\", \"X25519\"]\n");
+        let config = from_file(temp.path(), &text).unwrap();
+        assert_eq!(config.listen[0].security.tls_groups(), ["P-384", "X25519"]);
+        let warnings = config.warnings();
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(
+            warnings[0].starts_with("listen.0.security.groups: ")
+                && warnings[0].contains(dear)
+                && warnings[0].ends_with("max_cost_us is 2"),
+            "{warnings:?}"
+        );
+        // Also where both lists leave nothing to choose.
+        let suites = "suites = [\"TLS_CHACHA20_POLY1305_SHA256\"]\n";
+        let config = from_file(temp.path(), &format!("{text}{suites}")).unwrap();
+        let warnings = config.warnings();
+        assert!(
+            warnings.iter().any(|told| told.contains(dear)),
+            "{warnings:?}"
+        );
+        let text = text.replace("max_cost_us = 2\n", "max_cost_us = 20\n");
+        let config = from_file(temp.path(), &text).unwrap();
+        assert_eq!(config.warnings(), [""; 0]);
     }
 
     #[test]
