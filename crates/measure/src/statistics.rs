@@ -34,7 +34,7 @@ pub fn student_t_95(degrees: usize) -> f64 {
     TABLE
         .get(degrees - 1)
         .copied()
-        .unwrap_or_else(|| student_t(1.959_964, degrees))
+        .unwrap_or_else(|| student_t(Z_95, degrees))
 }
 
 /// The same for 99%, within 1% from 8 degrees on.
@@ -44,6 +44,10 @@ pub fn student_t_99(degrees: usize) -> f64 {
     }
     student_t(Z_99, degrees)
 }
+
+/// A normal variable stays within so many deviations, either side, with a
+/// probability of 95%.
+const Z_95: f64 = 1.959_964;
 
 /// A normal variable stays within so many deviations, either side, with a
 /// probability of 99%.
@@ -66,6 +70,19 @@ pub fn interval_95(values: &[f64]) -> (f64, f64, f64) {
     }
     let half = student_t_95(values.len() - 1) * deviation(values) / (values.len() as f64).sqrt();
     (mean, mean - half, mean + half)
+}
+
+/// The ends of the 95% interval of the median of what `sorted` was drawn from, by the ranks of a
+/// binomial with a half, whatever the distribution. Fewer than nine give the lowest and the
+/// highest, which fewer than six hold it between less often than that. `None` of fewer than two.
+pub fn median_interval_95(sorted: &[f64]) -> Option<(f64, f64)> {
+    if sorted.len() < 2 {
+        return None;
+    }
+    let n = sorted.len() as f64;
+    let rank = ((n + 1.0 - Z_95 * n.sqrt()) / 2.0).floor().max(1.0) as usize;
+    let low = sorted.get(rank - 1).copied();
+    low.zip(sorted.get(sorted.len() - rank).copied())
 }
 
 /// The lower end of Wilson's interval for a share of which `hits` of `trials`

@@ -119,6 +119,7 @@ fn median(all: &mut [Point]) -> (Point, f64) {
     let point = Point {
         median_ns,
         spread: apart.max(of_batches),
+        interval_ns: None,
         cycles: at(0)
             .cycles
             .map(|_| mean(|point| point.cycles.unwrap_or(0.0))),

@@ -151,6 +151,9 @@ pub struct Point {
     pub median_ns: f64,
     /// Half of the distance between the quartiles of the batches, over the median.
     pub spread: f64,
+    /// The ends of the 95% interval of that median; `None` where the record does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval_ns: Option<[f64; 2]>,
     /// Cycles of the time-stamp counter; `None` without one.
     pub cycles: Option<f64>,
     /// How many batches were timed.

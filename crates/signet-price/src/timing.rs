@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use measure::statistics::median_interval_95;
 use signet_bed::Error;
 
 use crate::line::Line;
@@ -209,6 +210,7 @@ fn point(size_bytes: u64, each_ns: &mut [f64], clock: &Clock) -> Point {
         size_bytes,
         median_ns,
         spread,
+        interval_ns: median_interval_95(each_ns).map(|(low, high)| [low, high]),
         cycles: (clock.hz > 0.0).then(|| median_ns * clock.hz / 1e9),
         batches: u32::try_from(each_ns.len()).unwrap_or(u32::MAX),
         times: 0,

@@ -16,6 +16,38 @@ fn the_interval_of_a_known_sample() {
 }
 
 #[test]
+fn the_interval_of_a_median_is_between_ranks_and_becomes_narrower() {
+    let ranks = |count: u32| {
+        let values: Vec<f64> = (1..=count).map(f64::from).collect();
+        median_interval_95(&values)
+    };
+    // As published tables of the sign test have them.
+    for (count, low, high) in [
+        (2, 1.0, 2.0),
+        (5, 1.0, 5.0),
+        (8, 1.0, 8.0),
+        (9, 2.0, 8.0),
+        (12, 3.0, 10.0),
+        (20, 6.0, 15.0),
+        (101, 41.0, 61.0),
+    ] {
+        assert_eq!(ranks(count), Some((low, high)), "{count}");
+    }
+    assert_eq!((ranks(0), ranks(1)), (None, None));
+    let mut random = Random::new(7);
+    for count in [9, 20, 101] {
+        let held = (0..2_000).filter(|_| {
+            let mut values: Vec<f64> = (0..count).map(|_| random.normal()).collect();
+            values.sort_by(f64::total_cmp);
+            let (low, high) = median_interval_95(&values).unwrap();
+            low <= 0.0 && high >= 0.0
+        });
+        let held = held.count();
+        assert!(held > 1_870, "{count}: {held} of 2000");
+    }
+}
+
+#[test]
 fn student_t_falls_towards_the_normal_distribution() {
     for (degrees, t) in [
         (1, 12.706),

@@ -1,10 +1,13 @@
 //! What a record says of what a paper found.
 
+use measure::statistics::median_interval_95;
+use signet_bed::Summary;
 use signet_bed::experiment::{Interval, PriceFigure, PriceFinding, PricePick, Verdict};
 use signet_page::number;
 
 use super::record::PricesRecord;
 use crate::page::standing;
+use crate::record::Point;
 use crate::tunnel;
 
 /// An answer.
@@ -32,6 +35,13 @@ pub fn answer(finding: &PriceFinding, record: &PricesRecord) -> Answer {
                 finding.yes_at.max(finding.no_at),
             );
             let allows_both = value.low <= least && value.high >= most;
+            if value.repeats < 2 {
+                return Answer {
+                    verdict: Verdict::NotMeasured,
+                    value: Some(value),
+                    sentence: format!("{sentence}; one repeat decides nothing"),
+                };
+            }
             match Verdict::of(&value, finding.yes_at, finding.no_at) {
                 Verdict::Differently if allows_both => Answer {
                     verdict: Verdict::NotMeasured,
@@ -95,7 +105,8 @@ fn in_words(figure: PriceFigure, value: f64) -> String {
     }
 }
 
-/// A figure and what its repeats allow.
+/// A figure and what its repeats allow: of a median its interval of 95 %, which more of them make
+/// narrower.
 fn value(figure: PriceFigure, pick: &PricePick, record: &PricesRecord) -> Result<Interval, String> {
     if figure == PriceFigure::Throughput {
         return throughput(&pick.name, record);
@@ -122,13 +133,23 @@ fn value(figure: PriceFigure, pick: &PricePick, record: &PricesRecord) -> Result
         PriceFigure::TimePerByte => size.max(1) as f64,
         _ => 1.0,
     };
-    let median = point.median_ns / divisor;
+    let [low, high] = point.interval_ns.unwrap_or_else(|| around(point));
     Ok(Interval {
-        median,
-        low: median * (1.0 - point.spread),
-        high: median * (1.0 + point.spread),
+        median: point.median_ns / divisor,
+        low: low / divisor,
+        high: high / divisor,
         repeats: point.batches as usize,
     })
+}
+
+/// The interval of a median whose record has none: 95 % where batches scatter as a normal
+/// variable does.
+fn around(point: &Point) -> [f64; 2] {
+    // 1.96 standard errors of a median, 1.2533 deviations each over the root of their number; a
+    // deviation is half of the distance between quartiles over 0.6745.
+    const REACH: f64 = 1.96 * 1.2533 / 0.6745;
+    let share = REACH * point.spread / f64::from(point.batches.max(1)).sqrt();
+    [1.0 - share, 1.0 + share].map(|factor| point.median_ns * factor)
 }
 
 fn throughput(name: &str, record: &PricesRecord) -> Result<Interval, String> {
@@ -136,12 +157,16 @@ fn throughput(name: &str, record: &PricesRecord) -> Result<Interval, String> {
         return Err(format!("no tunnel was measured: {}", record.tunnels_missed));
     };
     let tunnel = tunnels.tunnel(name);
-    let found = tunnel.and_then(|it| it.summary(tunnel::figure::THROUGHPUT_BITS_PER_S));
-    if let Some(found) = found {
+    let mut values = tunnel.map_or_else(Vec::new, |it| {
+        it.values(tunnel::figure::THROUGHPUT_BITS_PER_S)
+    });
+    values.sort_by(f64::total_cmp);
+    if let Some(found) = Summary::of(values.clone()) {
+        let (low, high) = median_interval_95(&values).unwrap_or((found.median, found.median));
         return Ok(Interval {
             median: found.median,
-            low: found.low,
-            high: found.high,
+            low,
+            high,
             repeats: found.count,
         });
     }
@@ -155,7 +180,7 @@ fn throughput(name: &str, record: &PricesRecord) -> Result<Interval, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Item, Point, PriceRecord};
+    use crate::record::{Item, PriceRecord};
     use crate::tunnel::{TunnelRecord, TunnelResult};
     use signet_bed::record::Repeat;
 
@@ -167,7 +192,8 @@ mod tests {
             points: vec![Point {
                 size_bytes: 1_400,
                 median_ns,
-                spread: 0.01,
+                interval_ns: Some([median_ns * 0.99, median_ns * 1.01]),
+                batches: 101,
                 ..Point::default()
             }],
             ..Item::default()
@@ -187,7 +213,7 @@ mod tests {
             tunnels: Some(TunnelRecord {
                 tunnels: vec![TunnelResult {
                     name: "none".to_owned(),
-                    repeats: vec![repeat],
+                    repeats: vec![repeat; 2],
                     ..TunnelResult::default()
                 }],
                 ..TunnelRecord::default()
@@ -230,8 +256,58 @@ mod tests {
         let open = of((2.001, 1.999));
         assert_eq!(open.verdict, Verdict::NotMeasured);
         assert!(open.sentence.contains("more repeats"), "{}", open.sentence);
+        // A record without the interval has it from what its batches differ by.
+        let mut older = record();
+        for item in &mut older.packets.items {
+            item.points[0].interval_ns = None;
+            item.points[0].spread = 0.1;
+        }
+        let told = answer(&finding(PriceFigure::Time, "a", "b", (2.2, 2.1)), &older);
+        let value = told.value.unwrap();
+        assert!(value.low > 1.8 && value.high < 2.2, "{value:?}");
         // Of less.
         assert_eq!(of((1.1, 1.3)).verdict, Verdict::No);
+    }
+
+    /// A record of one tunnel that carried so much in its repeats.
+    fn carried(mbits_per_s: &[f64]) -> PricesRecord {
+        let repeat = |mbit_per_s: &f64| Repeat {
+            figures: [(
+                tunnel::figure::THROUGHPUT_BITS_PER_S.to_owned(),
+                mbit_per_s * 1e6,
+            )]
+            .into(),
+            ..Repeat::default()
+        };
+        PricesRecord {
+            tunnels: Some(TunnelRecord {
+                tunnels: vec![TunnelResult {
+                    name: "none".to_owned(),
+                    repeats: mbits_per_s.iter().map(repeat).collect(),
+                    ..TunnelResult::default()
+                }],
+                ..TunnelRecord::default()
+            }),
+            ..PricesRecord::default()
+        }
+    }
+
+    #[test]
+    fn one_repeat_decides_nothing_and_more_decide_what_few_did_not() {
+        let faster = PriceFinding {
+            than: None,
+            ..finding(PriceFigure::Throughput, "none", "none", (400e6, 300e6))
+        };
+        let of = |mbits_per_s: &[f64]| answer(&faster, &carried(mbits_per_s));
+        let one = of(&[500.0]);
+        assert_eq!(one.verdict, Verdict::NotMeasured);
+        assert!(one.sentence.contains("one repeat decides nothing"));
+        // The same distribution, more often.
+        let few = [250.0, 450.0, 500.0, 510.0];
+        let told = of(&few);
+        assert_eq!(told.verdict, Verdict::NotMeasured);
+        assert!(told.sentence.contains("more repeats"), "{}", told.sentence);
+        assert_eq!(of(&few.repeat(5)).verdict, Verdict::Yes);
     }
 
     #[test]

@@ -102,10 +102,15 @@ pub mod figure {
 }
 
 impl TunnelResult {
+    /// A figure of each repeat that has it.
+    pub fn values(&self, figure: &str) -> Vec<f64> {
+        let of = |repeat: &Repeat| repeat.figures.get(figure).copied();
+        self.repeats.iter().filter_map(of).collect()
+    }
+
     /// What its repeats say of a figure; `None` where none has it.
     pub fn summary(&self, figure: &str) -> Option<Summary> {
-        let of = |repeat: &Repeat| repeat.figures.get(figure).copied();
-        Summary::of(self.repeats.iter().filter_map(of).collect())
+        Summary::of(self.values(figure))
     }
 
     /// The median of a figure.

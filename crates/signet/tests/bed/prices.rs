@@ -20,7 +20,7 @@ year = 2026
 setting = "none"
 
 [short]
-rounds = 5
+rounds = 17
 tunnel_repeats = 1
 tunnel_seconds = 1
 
@@ -81,7 +81,7 @@ fn packets_are_priced_and_statements_answered() {
     fs::write(&file, TINY).unwrap();
     let told = succeed(&["bed", "check", text(&file)], "");
     assert!(
-        told.contains("short: packets of 64, 700, 1400 bytes x 5"),
+        told.contains("short: packets of 64, 700, 1400 bytes x 17"),
         "{told}"
     );
     let words = ["bed", "run", text(&file), "--out", text(&out)];
