@@ -11,6 +11,7 @@ use crate::drive::{
     Bench, Connection, Directory, Flow, Lengths, Long, Mixture, Ports, Stream, Stretch,
 };
 use crate::event::{Event, KEPT_S};
+use crate::fit::SPARE_MIN;
 use crate::machine;
 use crate::mixtures::mixtures;
 use crate::profile::{FORMAT, Held, Later, Memory, Profile, Run, VERSION};
@@ -100,6 +101,7 @@ pub fn calibrate(options: &Options, say: &dyn Fn(&str)) -> Result<Profile, Error
         let mixed = mixtures(&profile, MIXTURES, MIXTURES_SEED, has_database);
         measure(&mut profile, &mixed)?;
         measure(&mut profile, &again(&planned, factor))?;
+        enough(&profile)?;
     }
     // The long run is held against the machine's speed in these.
     held(&bench, &mut profile, factor, options.is_quick).map_err(failed)?;
@@ -511,15 +513,28 @@ fn known(profile: &Profile) -> Result<(), Error> {
     if is_known {
         return Ok(());
     }
+    Err(too_few(profile))
+}
+
+/// # Errors
+/// That so few of it count that prices go through them whatever they are off by.
+fn enough(profile: &Profile) -> Result<(), Error> {
+    if profile.spare_runs() < SPARE_MIN {
+        return Err(too_few(profile));
+    }
+    Ok(())
+}
+
+fn too_few(profile: &Profile) -> Error {
     let doubts: Vec<&str> = profile
         .runs
         .iter()
         .flat_map(|run| run.doubts.iter().map(String::as_str))
         .collect();
-    Err(Error::new(
+    Error::new(
         format!("too few runs count: {}", doubts.join("; ")),
         "end what else runs on this machine, and calibrate again",
-    ))
+    )
 }
 
 #[cfg(test)]
@@ -646,6 +661,18 @@ mod tests {
         assert_eq!(profile.memory.call, measured.memory.call);
         let (call, each) = (profile.memory.call, profile.memory.transaction);
         assert_eq!(each.bytes + 2.0 * each.error_bytes, call.bytes / 2.0);
+    }
+
+    #[test]
+    fn hardly_more_runs_than_prices_are_too_few() {
+        let mut profile = crate::testing::profile();
+        assert!(enough(&profile).is_ok());
+        for run in profile.runs.iter_mut().skip(24) {
+            run.doubts.push("2% failed".to_owned());
+        }
+        assert_eq!(profile.spare_runs(), 4);
+        let told = enough(&profile).unwrap_err().to_string();
+        assert!(told.contains("too few runs count: 2% failed"), "{told}");
     }
 
     #[test]

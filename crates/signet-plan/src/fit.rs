@@ -62,6 +62,11 @@ const AWAKE_US: [f64; 10] = [
 ];
 /// Unknowns before the prices: the base, a wake-up, and one among arrivals of many kinds.
 const BEFORE_PRICES: usize = 3;
+/// With fewer runs beyond the unknowns a fit goes through almost all of them, whatever they are
+/// off by.
+pub const SPARE_MIN: usize = 5;
+/// What runs are then taken to be off by at least, as a share. A judgement.
+pub const UNSEEN: f64 = 0.1;
 /// Sets of runs that are drawn for the errors of prices.
 const DRAWN: u32 = 40;
 /// Rounds of a search, at most.
@@ -74,7 +79,7 @@ const US_PER_S: f64 = 1e6;
 
 impl Fit {
     /// Finds the prices. `noise` is by what share repeats of one run differ; what the runs are
-    /// from the prices counts where that is more.
+    /// from the prices counts where that is more, and [`UNSEEN`] where they are too few to show it.
     pub fn of(samples: &[Sample], noise: f64) -> Self {
         let events: BTreeSet<Event> = samples
             .iter()
@@ -94,7 +99,12 @@ impl Fit {
         let Some((residual, awake_us, linear, found)) = best else {
             return Self::default();
         };
-        let errors = linear.errors(&found, residual.max(noise));
+        let unseen = if spare(samples.len(), events.len()) < SPARE_MIN {
+            UNSEEN
+        } else {
+            0.0
+        };
+        let errors = linear.errors(&found, residual.max(noise).max(unseen));
         let at = |values: &[f64], index: usize| values.get(index).copied().unwrap_or(0.0);
         let priced = events.iter().enumerate().map(|(nth, event)| {
             let price = Price {
@@ -155,6 +165,11 @@ impl Fit {
             .filter(|event| !self.prices.contains_key(event))
             .collect()
     }
+}
+
+/// How many more runs there are than unknowns where so many prices are among these.
+pub fn spare(runs: usize, prices: usize) -> usize {
+    runs.saturating_sub(prices + BEFORE_PRICES)
 }
 
 fn wakes_per_s(arrivals_per_s: f64, awake_us: f64) -> f64 {
@@ -466,6 +481,22 @@ mod tests {
         }
         assert!(fit.residual < 0.005, "{fit:?}");
         assert!(fit.base_error_cores > 0.0 && fit.wake_error_us > 0.0);
+    }
+
+    #[test]
+    fn a_fit_through_all_runs_is_not_certain() {
+        // Seven unknowns: the base, two of wake-ups, four prices.
+        for (off, count) in [(0.0, 7), (0.05, 7), (0.05, 11)] {
+            let mut some = samples(off);
+            some.truncate(count);
+            let fit = Fit::of(&some, 0.0);
+            assert_eq!(fit.prices.len(), TRUE_PRICES.len());
+            for sample in &some {
+                let (cores, error) = fit.cores(&sample.rates);
+                assert!(error > 0.01 * cores, "{off} {count}: {cores} {error}");
+            }
+        }
+        assert_eq!([spare(7, 4), spare(12, 4), spare(3, 4)], [0, 5, 0]);
     }
 
     #[test]

@@ -328,6 +328,12 @@ impl Profile {
         }
     }
 
+    /// How many more runs count than there are unknowns in the fit.
+    pub fn spare_runs(&self) -> usize {
+        let counting = self.runs.iter().filter(|run| run.doubts.is_empty());
+        fit::spare(counting.count(), self.fit.prices.len())
+    }
+
     /// By what share a run may be off: by as much as the fit is from the runs, or as repeats
     /// differ, whichever is more.
     pub fn off_by(&self) -> f64 {

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::demand::{Demand, Users};
+use crate::fit::{SPARE_MIN, UNSEEN};
 use crate::profile::Profile;
 use crate::rates;
 
@@ -53,6 +54,13 @@ pub(crate) fn widenings(profile: &Profile, demand: &Demand, is_own: bool) -> Vec
     }
     if profile.is_quick {
         add("the calibration was made in a hurry".to_owned(), IN_A_HURRY);
+    }
+    if profile.spare_runs() < SPARE_MIN {
+        add(
+            "hardly more runs count than there are prices: how far these are off does not show"
+                .to_owned(),
+            UNSEEN,
+        );
     }
     let unseen = match profile.later {
         None => Some("was not measured"),

@@ -8,6 +8,7 @@ use measure::Host;
 use measure::stdout::print;
 use signet_plan::calibrate::{self, calibrate};
 use signet_plan::check::{self, Check, HEADING};
+use signet_plan::fit::SPARE_MIN;
 use signet_plan::profile::SHIPPED;
 use signet_plan::{Demand, Plan, Profile, machine};
 
@@ -231,8 +232,13 @@ impl CalibrateOptions {
         }
         let profile = calibrate(&options, &say).map_err(said)?;
         profile.write(&self.out).map_err(said)?;
+        let but = if profile.spare_runs() < SPARE_MIN {
+            ", which are hardly more than it has prices"
+        } else {
+            ""
+        };
         print(format!(
-            "{}: {} runs, {} of them count; the model is off by {:.1}% on the runs it was made from\n",
+            "{}: {} runs, {} of them count; the model is off by {:.1}% on the runs it was made from{but}\n",
             self.out.display(),
             profile.runs.len(),
             profile

@@ -358,6 +358,18 @@ fn beyond_the_calibration_intervals_are_wider_and_say_why() {
 }
 
 #[test]
+fn prices_of_hardly_more_runs_than_they_are_widen_what_they_make() {
+    let mut few = profile();
+    few.runs.truncate(20);
+    let demand = demand(|_| {});
+    let [sure, unsure] = [profile(), few].map(|profile| plan(&profile, &demand, true).unwrap());
+    assert!(unsure.busy_cores.high > sure.busy_cores.high);
+    let why = "hardly more runs count than there are prices";
+    assert!(unsure.widened.iter().any(|one| one.why.starts_with(why)));
+    assert!(!sure.widened.iter().any(|one| one.why.starts_with(why)));
+}
+
+#[test]
 fn what_predictions_were_off_by_is_in_the_interval() {
     let mut checked = profile();
     checked.checked = Some(crate::profile::Checked {
