@@ -224,6 +224,11 @@ fn begin<'a>(
     match association.mode {
         Mode::Transport => {
             let head = ip::insertion(packet)?;
+            // RFC 4303 2.6: with this next header ESP is a dummy.
+            let is_esp = matches!(association.transform, Transform::Esp(_));
+            if is_esp && head.next == protocol::NOTHING {
+                return Err(SealError::CarriesNothing);
+            }
             let payload = packet.get(head.bytes..head.total_bytes);
             out.extend_from_slice(packet.get(..head.bytes).unwrap_or(&[]));
             if let Some(next) = out.get_mut(head.next_at) {
@@ -390,4 +395,41 @@ fn word(packet: &[u8], at: usize) -> Result<u32, OpenError> {
     let word = packet.get(at..).and_then(|from| from.first_chunk::<4>());
     word.map(|word| u32::from_be_bytes(*word))
         .ok_or(OpenError::Length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::{Auth, Cipher, Esp};
+
+    /// RFC 4303 2.6: "a receiver MUST be prepared to discard such packets".
+    #[test]
+    fn a_dummy_is_no_packet() {
+        let esp = Esp::new(Cipher::Aes128Cbc, Some(Auth::HmacSha1_96)).unwrap();
+        let association = Association {
+            spi: 256,
+            transform: Transform::Esp(esp),
+            mode: Mode::Transport,
+            is_extended: false,
+            provider: Provider::RustCrypto,
+        };
+        let keys = Keys::new(&[1; 16], &[2; 20]);
+        let mut sender = association.outbound(&keys, [3; 16]).unwrap();
+        let number = sender.next_number().unwrap();
+        let packet = [
+            0x45, 0, 0, 24, 0, 0, 0, 0, 64, 17, 0x66, 0xd3, 10, 0, 0, 1, 10, 0, 0, 2, 1, 2, 3, 4,
+        ];
+        let mut out = Vec::new();
+        let begun = begin(&association, &packet, number, &mut out).unwrap();
+        let dummy = Begun {
+            next: protocol::NOTHING,
+            ..begun
+        };
+        let Engine::Esp(engine) = &mut sender.engine else {
+            panic!("it is ESP");
+        };
+        engine.seal(&dummy, number, &[5; 16], &mut out).unwrap();
+        let mut receiver = association.inbound(&keys).unwrap();
+        assert_eq!(receiver.open(&mut out).unwrap_err(), OpenError::Dummy);
+    }
 }

@@ -50,6 +50,8 @@ impl From<Unavailable> for SetupError {
 pub enum SealError {
     /// It is no packet, or one that this association cannot carry.
     Packet(PacketError),
+    /// RFC 4303 2.6: in ESP without a tunnel its receiver takes it for a dummy, and throws it away.
+    CarriesNothing,
     /// It would be longer than an IP packet may be.
     TooLong,
     /// RFC 4303 3.3.3: the sequence numbers are used up, the association is to be replaced.
@@ -64,6 +66,9 @@ impl fmt::Display for SealError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Packet(error) => error.fmt(f),
+            Self::CarriesNothing => f.write_str(
+                "the packet carries nothing, and its receiver would throw it away: use a tunnel",
+            ),
             Self::TooLong => f.write_str("the protected packet would exceed 65535 octets"),
             Self::Exhausted => f.write_str("the sequence numbers of the association are used up"),
             Self::IvLength => f.write_str("the IV has another length than the cipher's"),
