@@ -61,8 +61,9 @@ enum Engine {
 }
 
 impl Association {
-    /// The sender's side. `iv_secret` is what IVs of CBC are made of; it must be as unknown as
-    /// the keys, and another one for each association.
+    /// The sender's side. `iv_secret` and the number of a packet are what IVs of CBC are made of;
+    /// it must be as unknown as the keys, and another one for each association. Who goes on with
+    /// the same keys after a restart says where: [`Outbound::resume_after`].
     ///
     /// # Errors
     /// An SPI or a key that cannot be.
@@ -138,7 +139,7 @@ impl Outbound {
                     0 => &[],
                     _ if cipher.is_aead() => &counted,
                     bytes => {
-                        drawn = self.ivs.next();
+                        drawn = self.ivs.of(number.whole);
                         drawn.get(..bytes).unwrap_or(&[])
                     }
                 }
@@ -170,9 +171,10 @@ impl Outbound {
         self.seal_numbered(packet, number, iv, out)
     }
 
-    /// Goes on behind `sequence`, as after a restart with the same keys.
+    /// Goes on behind `sequence`, as after a restart with the same keys, and never further back
+    /// than it is: IVs are made of numbers. RFC 4106 3.1: "For a given key, the IV MUST NOT repeat."
     pub fn resume_after(&mut self, sequence: u64) {
-        self.sequence = sequence;
+        self.sequence = self.sequence.max(sequence);
     }
 
     /// RFC 4303 3.3.3: "the sender MUST NOT send a packet on an SA if doing so would cause the
@@ -385,9 +387,12 @@ impl Inbound {
         })
     }
 
-    /// Goes on as if everything up to `sequence` had been received.
+    /// Goes on as if everything up to `sequence` had been received; nothing where more was, or
+    /// what came already would be taken again.
     pub fn resume_after(&mut self, sequence: u64) {
-        self.window = ReplayWindow::after(sequence, self.association.is_extended);
+        if sequence >= self.window.highest() {
+            self.window = ReplayWindow::after(sequence, self.association.is_extended);
+        }
     }
 }
 

@@ -6,8 +6,8 @@ mod common;
 use common::{Case, V4, V6, cases, packet_v4, packet_v6};
 use ipsec::primitive::Provider;
 use ipsec::{
-    Association, Auth, Cipher, Esp, Keys, Mode, OpenError, PacketError, SealError, SetupError,
-    Transform,
+    Association, Auth, Cipher, Esp, Keys, Mode, OpenError, Outbound, PacketError, SealError,
+    SetupError, Transform,
 };
 use proptest::prelude::*;
 
@@ -189,6 +189,48 @@ fn numbers_end_before_they_cycle() {
             Err(SealError::Exhausted)
         );
         assert!(sealed.is_empty());
+    }
+}
+
+/// RFC 4106 3.1: "For a given key, the IV MUST NOT repeat."
+#[test]
+fn no_iv_comes_twice_wherever_the_numbers_go_on() {
+    for case in cases() {
+        let iv_bytes = match case.association.transform {
+            Transform::Esp(esp) => esp.cipher().iv_bytes(),
+            Transform::Ah(_) => 0,
+        };
+        if iv_bytes == 0 {
+            continue;
+        }
+        let iv = |sender: &mut Outbound| {
+            let mut sealed = Vec::new();
+            sender.seal(&packet_v4(20), &mut sealed).unwrap();
+            let at = case.head_bytes() + 8;
+            sealed[at..at + iv_bytes].to_vec()
+        };
+        let (mut sender, _) = case.pair();
+        let first = iv(&mut sender);
+        sender.resume_after(0);
+        let second = iv(&mut sender);
+        assert_ne!(first, second, "{case:?}");
+        // The same keys and secret after a restart.
+        let (mut again, _) = case.pair();
+        again.resume_after(1);
+        assert_ne!(iv(&mut again), first, "{case:?}");
+    }
+}
+
+#[test]
+fn what_was_received_is_not_received_again_wherever_the_numbers_go_on() {
+    for case in cases().filter(Case::is_authenticated) {
+        let (mut sender, mut receiver) = case.pair();
+        let mut sealed = Vec::new();
+        sender.seal(&packet_v4(20), &mut sealed).unwrap();
+        receiver.open(&mut sealed.clone()).unwrap();
+        receiver.resume_after(0);
+        let again = receiver.open(&mut sealed).unwrap_err();
+        assert_eq!(again, OpenError::Replayed, "{case:?}");
     }
 }
 
