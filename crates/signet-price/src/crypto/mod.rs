@@ -16,7 +16,7 @@ use crate::timing::Job;
 use subject::Subject;
 
 pub use choice::{Choice, SIZE_BYTES_MAX, SIZES_BYTES};
-pub use speed::check;
+pub use speed::{check, openssl};
 pub(crate) use text::columns;
 pub use text::told;
 pub use versions::versions;

@@ -35,17 +35,22 @@ fn arguments(primitive: &str) -> Option<&'static [&'static str]> {
     Some(arguments)
 }
 
-/// Runs openssl for every primitive of a record, in the size that is nearest to 1400 bytes.
+/// The program that [`check`] compares with, by its name and version.
 ///
 /// # Errors
 /// There is no `openssl` to be run.
-pub fn check(record: &PriceRecord, told: &mut dyn FnMut(&str)) -> Result<Vec<Check>, Error> {
-    let Some(version) = version() else {
-        return Err(Error::new(
+pub fn openssl() -> Result<String, Error> {
+    version().ok_or_else(|| {
+        Error::new(
             "there is no program openssl to compare with",
             "install it (apt-get install openssl), or leave --check-openssl out",
-        ));
-    };
+        )
+    })
+}
+
+/// Runs openssl of this version for every primitive of a record, in the size that is nearest to
+/// 1400 bytes.
+pub fn check(record: &PriceRecord, version: &str, told: &mut dyn FnMut(&str)) -> Vec<Check> {
     let mut known: Vec<(String, u64, Option<f64>)> = Vec::new();
     let mut checks = Vec::new();
     for item in record.items.iter().filter(|item| is_compared(item)) {
@@ -78,10 +83,10 @@ pub fn check(record: &PriceRecord, told: &mut dyn FnMut(&str)) -> Result<Vec<Che
             size_bytes,
             here_mbit_per_s: point.mbit_per_s(),
             there_mbit_per_s: openssl,
-            there: version.clone(),
+            there: version.to_owned(),
         });
     }
-    Ok(checks)
+    checks
 }
 
 /// openssl measures encrypting.

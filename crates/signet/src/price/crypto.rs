@@ -82,6 +82,8 @@ impl CryptoOptions {
 
     fn measured(&self) -> Result<PriceRecord, Error> {
         let (jobs, missed) = self.jobs()?;
+        // Before anything is measured: it would be lost.
+        let openssl = self.check_openssl.then(crypto::openssl).transpose()?;
         let task = Task {
             command: measure::command_line().join(" "),
             jobs,
@@ -96,10 +98,10 @@ impl CryptoOptions {
         let mut record = run(task, &mut |round, rounds| {
             progress.show(&format!("round {round} of {rounds}"));
         })?;
-        if self.check_openssl {
-            record.checks = crypto::check(&record, &mut |primitive| {
+        if let Some(version) = openssl {
+            record.checks = crypto::check(&record, &version, &mut |primitive| {
                 progress.show(&format!("openssl speed: {primitive}"));
-            })?;
+            });
         }
         progress.end();
         Ok(record)

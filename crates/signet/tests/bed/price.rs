@@ -1,8 +1,10 @@
 //! `signet price` from outside.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::support::TestDir;
+use std::process::Command;
+
 use crate::support::command::{fail, succeed, text};
+use crate::support::{TestDir, signet};
 
 #[test]
 fn what_sip_does_is_priced_beside_packets_or_alone() {
@@ -210,4 +212,22 @@ fn files_are_tried_before_anything_is_measured() {
         let found = std::fs::read_to_string(&kept).unwrap();
         assert_eq!(found, "of an earlier run", "{words:?}");
     }
+}
+
+#[test]
+fn what_is_to_be_compared_with_is_asked_for_and_named() {
+    let folder = TestDir::new("price-openssl");
+    let json = folder.path().join("crypto.json");
+    let words = "price crypto --only aes-128-gcm --sizes 64 --rounds 5 --check-openssl --json";
+    let output = Command::new(signet())
+        .args(words.split(' '))
+        .arg(&json)
+        .env("PATH", folder.path())
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("there is no program openssl"), "{error}");
+    assert!(error.contains("leave --check-openssl out"), "{error}");
+    assert!(!json.exists());
 }
