@@ -59,6 +59,7 @@ impl ConfigError {
         let (what, remedy) = match error.kind() {
             ErrorKind::NotFound => ("there is no such file", if_missing),
             ErrorKind::IsADirectory => ("it is a folder", "name the file in it"),
+            ErrorKind::FileTooLarge => ("it is too large to be one", if_missing),
             ErrorKind::InvalidData => ("it is no text", "name a file in TOML"),
             ErrorKind::PermissionDenied => (
                 "this user may not read it",

@@ -1,7 +1,7 @@
-//! Files that are written whole or not at all.
+//! Files that are written whole or not at all, and read to a bound.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -55,6 +55,29 @@ pub fn try_write(path: &Path) -> Result<(), String> {
             path.display()
         )
     })
+}
+
+/// Reads a text of at most so many bytes. What a path names need not be a file: of a pipe or a
+/// device nobody can tell before how much will come.
+///
+/// # Errors
+/// As the system says; [`io::ErrorKind::FileTooLarge`] where there is more, and
+/// [`io::ErrorKind::InvalidData`] where it is no text.
+pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
+    let file = fs::File::open(path)?;
+    let bounded = |bytes: u64| {
+        if bytes > bytes_max {
+            let told = format!("it has more than {bytes_max} bytes");
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, told));
+        }
+        Ok(())
+    };
+    bounded(file.metadata()?.len())?;
+    let mut bytes = Vec::new();
+    file.take(bytes_max.saturating_add(1))
+        .read_to_end(&mut bytes)?;
+    bounded(bytes.len() as u64)?;
+    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 fn put(path: &Path, bytes: &[u8], keep: fn(&fs::File) -> io::Result<()>) -> io::Result<()> {
@@ -243,6 +266,38 @@ mod tests {
         assert!(!is_file, "it was replaced");
         assert_eq!(reader.join().unwrap(), "all of it");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn no_more_is_read_than_a_bound_whatever_is_there() {
+        let folder = std::env::temp_dir().join(format!("measure-read-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("a.json");
+        fs::write(&file, "12345").unwrap();
+        assert_eq!(read_text(&file, 5).unwrap(), "12345");
+        let too_large = |path: &Path, bytes_max: u64| {
+            let error = read_text(path, bytes_max).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::FileTooLarge, "{error}");
+            assert!(error.to_string().contains(&bytes_max.to_string()));
+        };
+        too_large(&file, 4);
+        // Neither a device without an end nor a pipe says how much there is.
+        too_large(Path::new("/dev/zero"), 10_000);
+        let pipe = folder.join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        for (bytes_max, is_read) in [(5, true), (4, false)] {
+            let writer = std::thread::spawn({
+                let pipe = pipe.clone();
+                move || fs::write(pipe, "12345")
+            });
+            assert_eq!(read_text(&pipe, bytes_max).is_ok(), is_read);
+            let _ = writer.join().unwrap();
+        }
+        fs::write(&file, [0xff, 0xfe]).unwrap();
+        let error = read_text(&file, 5).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -9,6 +9,7 @@ mod layout;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -27,7 +28,7 @@ use crate::watch::{Sample, WatchedProcess};
 pub const FORMAT: &str = "signet-load";
 /// The version that this crate writes and reads.
 pub const VERSION: u32 = 1;
-/// Larger files are refused unread.
+/// Of larger files no more is read, and they are refused.
 pub const FILE_BYTES_MAX: u64 = 1 << 30;
 
 /// Everything about one run.
@@ -380,18 +381,16 @@ impl RunResult {
     /// As [`RunResult::from_json`], with the file's name.
     pub fn read(path: &Path) -> Result<Self, ResultError> {
         let name = path.display().to_string();
-        let file = |source| ResultError::File {
-            path: path.display().to_string(),
-            source,
+        let text = match file::read_text(path, FILE_BYTES_MAX) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::FileTooLarge => {
+                return Err(ResultError::Form {
+                    path: name,
+                    found: format!("{error}, more than any result"),
+                });
+            }
+            Err(source) => return Err(ResultError::File { path: name, source }),
         };
-        let bytes = fs::metadata(path).map_err(file)?.len();
-        if bytes > FILE_BYTES_MAX {
-            return Err(ResultError::Form {
-                path: name,
-                found: format!("it has {bytes} bytes, more than any result"),
-            });
-        }
-        let text = fs::read_to_string(path).map_err(file)?;
         Self::from_json(&text).map_err(|error| match error {
             ResultError::Json { source, .. } => ResultError::Json { path: name, source },
             ResultError::Form { found, .. } => ResultError::Form { path: name, found },

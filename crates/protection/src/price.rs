@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use diagnose::{ConfigError, Fault};
@@ -12,7 +14,7 @@ use serde::{Deserialize, Serialize};
 const FORMAT: &str = "signet-price";
 const VERSION: u64 = 1;
 const SHIPPED: &str = include_str!("../prices.json");
-/// Larger files are refused unread.
+/// Of larger files no more is read, and they are refused.
 pub const FILE_BYTES_MAX: u64 = 1 << 28;
 /// The key in the certificates whose handshakes price a group: another key costs as much
 /// more with every group.
@@ -146,11 +148,16 @@ impl Prices {
     pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
         let if_missing = "make it: signet price crypto --json FILE";
         let unreadable = |error| ConfigError::unreadable(path, &error, if_missing);
-        let bytes = std::fs::metadata(path).map_err(unreadable)?.len();
-        if bytes > FILE_BYTES_MAX {
-            return Err(wrong(path, &format!("it has {bytes} bytes, more than any")));
+        let mut bytes = Vec::new();
+        // A pipe or a device does not say how much there is.
+        File::open(path)
+            .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+            .map_err(unreadable)?;
+        if bytes.len() as u64 > FILE_BYTES_MAX {
+            let why = format!("it has more than {FILE_BYTES_MAX} bytes, more than any");
+            return Err(wrong(path, &why));
         }
-        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        let text = String::from_utf8(bytes).map_err(|error| wrong(path, &error.to_string()))?;
         Self::parse(path, &text)
     }
 

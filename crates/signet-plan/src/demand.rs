@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// The version of the format.
 pub const VERSION: u32 = 1;
+/// Of larger files no more is read, and they are refused.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Where all keys are explained.
 const EXAMPLE: &str = "etc/plan.toml";
 
@@ -271,7 +273,7 @@ impl Demand {
     /// # Errors
     /// Each fault with its place and what to write instead.
     pub fn open(path: &Path, set: &[String]) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|error| {
+        let text = measure::file::read_text(path, FILE_BYTES_MAX).map_err(|error| {
             ConfigError::unreadable(
                 path,
                 &error,
@@ -449,6 +451,13 @@ mod tests {
     fn parse(text: &str, set: &[&str]) -> Result<Demand, String> {
         let set: Vec<String> = set.iter().map(|one| (*one).to_owned()).collect();
         Demand::parse(Path::new("it.toml"), text, &set).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_file_without_an_end_is_refused() {
+        let error = Demand::open(Path::new("/dev/zero"), &[]).unwrap_err();
+        let told = error.to_string();
+        assert!(told.contains("it is too large to be one"), "{told}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What things cost on one machine.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use measure::Host;
@@ -18,7 +19,7 @@ pub const FORMAT: &str = "signet-plan-profile";
 /// The version that is written and read. Version 1 had neither the machine's identifier nor the
 /// errors of base and wake-ups, version 2 no price of what is mixed.
 pub const VERSION: u32 = 3;
-/// Larger files are refused unread.
+/// Of larger files no more is read, and they are refused.
 const FILE_BYTES_MAX: u64 = 1 << 26;
 
 /// Profiles of these names, each with the text of its file in `profiles`.
@@ -227,7 +228,13 @@ impl Profile {
             return Self::parse(name, text);
         }
         let path = Path::new(name);
-        let failed = |error: std::io::Error| {
+        let text = measure::file::read_text(path, FILE_BYTES_MAX).map_err(|error| {
+            if error.kind() == ErrorKind::FileTooLarge {
+                return Error::new(
+                    format!("{name} is too large to be a profile"),
+                    "name a file that `signet plan calibrate` wrote",
+                );
+            }
             Error::new(
                 format!("{name}: {error}"),
                 format!(
@@ -235,15 +242,8 @@ impl Profile {
                     others()
                 ),
             )
-        };
-        let length = std::fs::metadata(path).map_err(failed)?.len();
-        if length > FILE_BYTES_MAX {
-            return Err(Error::new(
-                format!("{name} is too large to be a profile"),
-                "name a file that `signet plan calibrate` wrote",
-            ));
-        }
-        Self::parse(name, &std::fs::read_to_string(path).map_err(failed)?)
+        })?;
+        Self::parse(name, &text)
     }
 
     /// Whether it is one that is shipped, and so not of this machine.

@@ -17,7 +17,7 @@ use crate::line::Line;
 pub const FORMAT: &str = "signet-price";
 /// The version that this crate writes and reads.
 pub const VERSION: u32 = 1;
-/// Larger files are refused unread.
+/// Of larger files no more is read, and they are refused.
 const BYTES_MAX: u64 = 1 << 28;
 
 /// A run.
@@ -270,17 +270,7 @@ fn text_of(path: &Path, by: &str) -> Result<String, Error> {
             format!("give the file that `{by}` wrote"),
         )
     };
-    let bytes = std::fs::metadata(path).map_err(failed)?.len();
-    if bytes > BYTES_MAX {
-        return Err(Error::new(
-            format!(
-                "{}: it has {bytes} bytes, more than any record",
-                path.display()
-            ),
-            format!("give the file that `{by}` wrote"),
-        ));
-    }
-    std::fs::read_to_string(path).map_err(failed)
+    measure::file::read_text(path, BYTES_MAX).map_err(failed)
 }
 
 /// Writes a record whole, or leaves the file as it was.

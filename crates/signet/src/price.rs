@@ -6,7 +6,6 @@ mod live;
 mod rate;
 pub(crate) mod tunnel;
 
-use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -81,7 +80,7 @@ impl Sources {
         let Some(path) = &self.levels else {
             return Ok(shipped);
         };
-        let text = fs::read_to_string(path).map_err(|error| {
+        let text = measure::file::read_text(path, LEVELS_BYTES_MAX).map_err(|error| {
             let if_missing = "name a file that is there; crates/protection/levels.toml shows how";
             ConfigError::unreadable(path, &error, if_missing).to_string()
         })?;
@@ -128,6 +127,8 @@ impl Sources {
 const EXIT_UNTOLD: u8 = 2;
 /// Stands for the standard output where a file is named.
 const STDOUT: &str = "-";
+/// Of larger tables of levels no more is read, and they are refused.
+const LEVELS_BYTES_MAX: u64 = 1 << 20;
 
 fn said(error: impl std::fmt::Display) -> String {
     error.to_string()
@@ -216,6 +217,8 @@ pub(crate) fn run(command: PriceCommand) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::{FORMAT, Record, VERSION};
 use crate::Error;
 
-/// Larger files are refused unread.
+/// Of larger files no more is read, and they are refused.
 const BYTES_MAX: u64 = 1 << 30;
 
 /// What says whether the rest can be read.
@@ -61,11 +61,7 @@ fn text_of(path: &Path) -> Result<String, Error> {
             "give the record.json of a run",
         )
     };
-    let bytes = std::fs::metadata(path).map_err(failed)?.len();
-    if bytes > BYTES_MAX {
-        return Err(wrong(path, &format!("it has {bytes} bytes, more than any")));
-    }
-    std::fs::read_to_string(path).map_err(failed)
+    measure::file::read_text(path, BYTES_MAX).map_err(failed)
 }
 
 fn wrong(path: &Path, why: &str) -> Error {

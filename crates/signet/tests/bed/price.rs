@@ -231,3 +231,9 @@ fn what_is_to_be_compared_with_is_asked_for_and_named() {
     assert!(error.contains("leave --check-openssl out"), "{error}");
     assert!(!json.exists());
 }
+
+#[test]
+fn levels_without_an_end_are_refused() {
+    let error = fail(&["price", "rate", "--levels", "/dev/zero"], "");
+    assert!(error.contains("it is too large to be one"), "{error}");
+}
