@@ -1,18 +1,21 @@
 //! Several runs as one: of each point the median of the runs, with their distance for its spread.
 
+use std::collections::BTreeSet;
+
 use signet_bed::Error;
 
 use crate::line::Line;
-use crate::record::{Item, Point, PriceRecord};
+use crate::record::{Item, Missed, Point, PriceRecord};
 
 /// Runs whose medians differ by more disagree on a point.
 pub const DISAGREE_MIN: f64 = 0.03;
 
 /// One record of several runs of one machine with the same libraries. What is not in all of them
-/// is left out; how many points the runs disagree on stands among the doubts.
+/// is named among what was missed; how many points the runs disagree on stands among the doubts.
 ///
 /// # Errors
-/// No run, or runs of different machines, libraries or engines, which have no common median.
+/// No run, one that is named twice, or runs of different machines, libraries or engines, which
+/// have no common median.
 pub fn merge(runs: &[PriceRecord]) -> Result<PriceRecord, Error> {
     let Some((first, others)) = runs.split_first() else {
         return Err(Error::new("no run is named", "name one record or more"));
@@ -26,14 +29,23 @@ pub fn merge(runs: &[PriceRecord]) -> Result<PriceRecord, Error> {
             "name runs of one machine and one build",
         ));
     }
+    let mut numbered = runs.iter().enumerate();
+    if numbered.any(|(nth, run)| runs.iter().take(nth).any(|earlier| earlier == run)) {
+        return Err(Error::new("two of the runs are the same", "name each run once"));
+    }
     if others.is_empty() {
         return Ok(first.clone());
     }
     let mut apart = 0;
-    let items: Vec<Item> = first
-        .items
-        .iter()
-        .filter_map(|item| of_all(item, others, &mut apart))
+    let mut missed: Vec<Missed> = Vec::new();
+    for known in runs.iter().flat_map(|run| &run.missed) {
+        if !missed.contains(known) {
+            missed.push(known.clone());
+        }
+    }
+    let items: Vec<Item> = each(runs)
+        .into_iter()
+        .filter_map(|item| of_all(item, runs, &mut apart, &mut missed))
         .collect();
     let mut merged = PriceRecord {
         command: format!("{} (medians of {} runs)", first.command, runs.len()),
@@ -41,6 +53,7 @@ pub fn merge(runs: &[PriceRecord]) -> Result<PriceRecord, Error> {
         doubts: Vec::new(),
         checks: Vec::new(),
         items,
+        missed,
         ..first.clone()
     };
     for doubt in runs.iter().flat_map(|run| &run.doubts) {
@@ -63,27 +76,50 @@ fn is_like(one: &PriceRecord, other: &PriceRecord) -> bool {
     one.machine.cpu_model == other.machine.cpu_model && one.versions == other.versions
 }
 
-/// An item over all runs; `None` where one lacks it, or all of its sizes. Points that the runs
-/// disagree on are added to `apart`.
-fn of_all(item: &Item, others: &[PriceRecord], apart: &mut usize) -> Option<Item> {
-    let others = others
+/// Each item that any of the runs has, once.
+fn each(runs: &[PriceRecord]) -> Vec<&Item> {
+    let mut seen = BTreeSet::new();
+    let all = runs.iter().flat_map(|run| &run.items);
+    all.filter(|item| seen.insert((&item.name, &item.provider, &item.operation)))
+        .collect()
+}
+
+/// An item over all runs; `None` where one lacks it, or all of its sizes. What one lacks is added
+/// to `missed`, and points that the runs disagree on to `apart`.
+fn of_all(
+    item: &Item,
+    runs: &[PriceRecord],
+    apart: &mut usize,
+    missed: &mut Vec<Missed>,
+) -> Option<Item> {
+    let mut miss = |what: String| {
+        missed.push(Missed {
+            name: item.name.clone(),
+            provider: item.provider.clone(),
+            why: format!("not in all runs: {what}"),
+        });
+    };
+    let of_runs = runs
         .iter()
         .map(|run| run.item(&item.name, &item.provider, &item.operation))
-        .collect::<Option<Vec<&Item>>>()?;
-    let points: Vec<Point> = item
-        .points
-        .iter()
-        .filter_map(|point| {
-            let same = others
-                .iter()
-                .map(|other| other.at(point.size_bytes).copied());
-            let mut all = same.collect::<Option<Vec<Point>>>()?;
-            all.push(*point);
-            let (point, distance) = median(&mut all);
-            *apart += usize::from(distance > DISAGREE_MIN);
-            Some(point)
-        })
-        .collect();
+        .collect::<Option<Vec<&Item>>>();
+    let Some(of_runs) = of_runs else {
+        miss(item.operation.clone());
+        return None;
+    };
+    let points = of_runs.iter().flat_map(|of_run| &of_run.points);
+    let sizes_bytes: BTreeSet<u64> = points.map(|point| point.size_bytes).collect();
+    let mut points: Vec<Point> = Vec::new();
+    for size_bytes in sizes_bytes {
+        let same = of_runs.iter().map(|of_run| of_run.at(size_bytes).copied());
+        let Some(mut all) = same.collect::<Option<Vec<Point>>>() else {
+            miss(format!("{} of {size_bytes} bytes", item.operation));
+            continue;
+        };
+        let (point, distance) = median(&mut all);
+        *apart += usize::from(distance > DISAGREE_MIN);
+        points.push(point);
+    }
     let line = Line::through(&points);
     (!points.is_empty()).then(|| Item {
         points,
@@ -138,6 +174,7 @@ mod tests {
         PriceRecord {
             items: vec![Item {
                 name: name.to_owned(),
+                operation: "send".to_owned(),
                 points: points
                     .map(|(&size_bytes, &median_ns)| Point {
                         size_bytes,
@@ -181,11 +218,46 @@ mod tests {
     }
 
     #[test]
-    fn what_one_run_lacks_is_left_out() {
-        let merged = merge(&[run("a", &[1.0, 2.0]), run("a", &[1.0])]).unwrap();
-        assert_eq!(merged.items[0].points.len(), 1);
+    fn what_one_run_lacks_is_left_out_and_named() {
+        let whys = |merged: &PriceRecord| -> Vec<String> {
+            let missed = merged.missed.iter();
+            missed.map(|it| format!("{}: {}", it.name, it.why)).collect()
+        };
+        for runs in [
+            [run("a", &[1.0, 2.0]), run("a", &[1.0])],
+            [run("a", &[1.0]), run("a", &[1.0, 2.0])],
+        ] {
+            let merged = merge(&runs).unwrap();
+            assert_eq!(merged.items[0].points.len(), 1);
+            assert_eq!(whys(&merged), ["a: not in all runs: send of 300 bytes"]);
+        }
         let merged = merge(&[run("a", &[1.0]), run("b", &[1.0])]).unwrap();
         assert!(merged.items.is_empty());
+        let told = ["a: not in all runs: send", "b: not in all runs: send"];
+        assert_eq!(whys(&merged), told);
+        // And what a run says itself, once.
+        let mut runs = [run("a", &[1.0]), run("a", &[2.0])];
+        for run in &mut runs {
+            run.missed.push(Missed {
+                name: "c".to_owned(),
+                why: "nobody has it".to_owned(),
+                ..Missed::default()
+            });
+        }
+        assert_eq!(whys(&merge(&runs).unwrap()), ["c: nobody has it"]);
+    }
+
+    #[test]
+    fn a_run_that_is_named_twice_is_refused() {
+        let (one, other) = (run("a", &[1.0]), run("a", &[2.0]));
+        assert!(merge(&[one.clone(), other.clone()]).is_ok());
+        for runs in [
+            vec![one.clone(), one.clone()],
+            vec![other.clone(), one, other],
+        ] {
+            let told = merge(&runs).unwrap_err().to_string();
+            assert!(told.contains("name each run once"), "{told}");
+        }
     }
 
     #[test]
@@ -196,7 +268,11 @@ mod tests {
                 .into(),
             ..run("a", &[1.0])
         };
-        assert!(merge(&[built("one"), built("one")]).is_ok());
+        let again = PriceRecord {
+            started_unix_s: 1,
+            ..built("one")
+        };
+        assert!(merge(&[built("one"), again]).is_ok());
         let told = merge(&[built("one"), built("two")]).unwrap_err();
         assert!(told.to_string().contains("one build"), "{told}");
     }
