@@ -266,6 +266,15 @@ impl Profile {
             && self.machine.cores == machine.cores
     }
 
+    /// Whether it is known to be of another machine than this. Of two that are alike and have no
+    /// identifier nobody can tell.
+    pub fn is_of_another(&self, machine: &Host, id: Option<&str>) -> bool {
+        self.is_shipped()
+            || self.machine_id.as_deref() != id
+            || self.machine.cpu_model != machine.cpu_model
+            || self.machine.cores != machine.cores
+    }
+
     fn parse(name: &str, text: &str) -> Result<Self, Error> {
         let remedy = "make it anew with `signet plan calibrate`";
         let value: serde_json::Value = serde_json::from_str(text)
@@ -528,6 +537,9 @@ mod tests {
             ..profile
         };
         assert!(!nameless.is_of(&machine, None), "nobody can tell");
+        assert!(!nameless.is_of_another(&machine, None));
+        assert!(nameless.is_of_another(&machine, Some("an id")));
+        assert!(nameless.is_of_another(&larger, None));
     }
 
     fn run(name: &str, per_s: f64, cores: f64, compute_us: f64) -> Run {

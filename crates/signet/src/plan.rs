@@ -262,6 +262,15 @@ impl CheckOptions {
                  `signet plan calibrate`, and check that profile"
             ));
         }
+        let is_of_another = profile.is_of_another(&Host::this(), machine::this().as_deref());
+        if is_of_another && !self.bench.quick {
+            return Err(format!(
+                "{name} is of another machine ({}), and what predictions are off by here is nothing \
+                 to write into it: measure this machine with `signet plan calibrate`, and check \
+                 that profile",
+                profile.machine.cpu_model
+            ));
+        }
         let default_cases = if self.bench.quick { 3 } else { check::CASES };
         let options = check::Options {
             signet: self.bench.signet()?,

@@ -195,3 +195,23 @@ fn what_was_never_measured_is_refused() {
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("has no price for"), "{said}");
 }
+
+#[test]
+fn a_profile_of_another_machine_is_not_checked_on_this_one() {
+    let planner = Planner {
+        folder: TestDir::new("plan-elsewhere"),
+    };
+    let profile = planner.file("theirs.json");
+    let theirs = Profile {
+        format: signet_plan::profile::FORMAT.to_owned(),
+        version: signet_plan::profile::VERSION,
+        machine_id: Some("another".to_owned()),
+        ..Profile::default()
+    };
+    theirs.write(Path::new(&profile)).unwrap();
+    let (code, said) = planner.run(&["check", "--profile", &profile]);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("is of another machine"), "{said}");
+    assert!(said.contains("signet plan calibrate"), "{said}");
+    assert_eq!(Profile::open(&profile).unwrap(), theirs);
+}
