@@ -12,13 +12,13 @@ const LINKS_MAX: usize = 40;
 /// Writes a file: to a temporary name beside it first, then renamed, so that nobody reads half
 /// of it and what was there before stays where this one cannot be written. A symbolic link stays
 /// one: the file that it leads to is written. What is there and no ordinary file, as a pipe or
-/// `/dev/stdout`, is written to, and so is a file whose place no other may take. It is on the disk
-/// when this returns.
+/// `/dev/stdout`, is written to, and so is a file whose place no other may take. It is on the disk,
+/// with its name, when this returns.
 ///
 /// # Errors
 /// As the system says; nothing is left beside it then.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    put(path, bytes, fs::File::sync_all)
+    put(path, bytes, true)
 }
 
 /// The same without waiting for the disk: for what is told anew several times a second.
@@ -26,7 +26,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// As [`write`].
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    put(path, bytes, |_| Ok(()))
+    put(path, bytes, false)
 }
 
 /// Whether [`write`] would find its folder, before work whose result would be lost otherwise.
@@ -80,7 +80,8 @@ pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-fn put(path: &Path, bytes: &[u8], keep: fn(&fs::File) -> io::Result<()>) -> io::Result<()> {
+fn put(path: &Path, bytes: &[u8], is_kept: bool) -> io::Result<()> {
+    let keep = |file: &fs::File| if is_kept { file.sync_all() } else { Ok(()) };
     let Some(path) = replaced(path)? else {
         let mut file = fs::OpenOptions::new().append(true).open(path)?;
         return file.write_all(bytes);
@@ -92,7 +93,11 @@ fn put(path: &Path, bytes: &[u8], keep: fn(&fs::File) -> io::Result<()>) -> io::
         }
         file.write_all(bytes)?;
         keep(&file)?;
-        fs::rename(&temporary, &path)
+        fs::rename(&temporary, &path)?;
+        if is_kept {
+            keep_name(&path)?;
+        }
+        Ok(())
     });
     if written.is_err() {
         let _ = fs::remove_file(&temporary);
@@ -107,6 +112,22 @@ fn put(path: &Path, bytes: &[u8], keep: fn(&fs::File) -> io::Result<()>) -> io::
             keep(&file)
         }
         written => written,
+    }
+}
+
+/// Brings the name of a file to the disk: it is in the folder and not in the file. A folder that
+/// this user may not read, or whose system cannot do that, is left as it is.
+fn keep_name(path: &Path) -> io::Result<()> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let Ok(folder) = fs::File::open(folder) else {
+        return Ok(());
+    };
+    match folder.sync_all() {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        kept => kept,
     }
 }
 
@@ -299,6 +320,15 @@ mod tests {
         let error = read_text(&file, 5).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_name_is_kept_in_whatever_folder_it_is() {
+        let there = std::env::temp_dir().join("a.json");
+        for path in [there.as_path(), Path::new("a.json"), Path::new("/a")] {
+            keep_name(path).unwrap();
+        }
+        keep_name(Path::new("/nowhere/a.json")).unwrap();
     }
 
     #[test]
