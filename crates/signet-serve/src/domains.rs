@@ -1,12 +1,15 @@
 //! The domains that stores of users on other machines list. A thread of its own asks for them,
 //! so that neither a worker nor whoever reloads waits for a store that is slow or gone.
 
+use std::cell::Cell;
 use std::future::pending;
+use std::time::Instant;
 
 use sip_userdb::Options;
 use tokio::sync::oneshot::{self, error::RecvError};
 
 use crate::Error;
+use crate::lookups::may_complain;
 use crate::store_link::spawn;
 use crate::userdb::{self, NoDomains};
 
@@ -18,6 +21,10 @@ pub(crate) struct StoreDomains {
     /// The stores; none where their lists do not count.
     stores: Vec<Options>,
     known: Vec<String>,
+    /// A store has listed them since the start.
+    were_listed: bool,
+    /// When the log was last told that none has.
+    complained: Cell<Option<Instant>>,
     /// What was taken over has changed them, and nobody was told yet.
     have_changed: bool,
     asking: Option<oneshot::Receiver<Answer>>,
@@ -31,19 +38,21 @@ impl StoreDomains {
     /// Asks for the first time. A store that is away lists none for now; an error where it has
     /// no list at all.
     pub(crate) fn read(stores: Vec<Options>) -> Result<Self, Error> {
-        let known = match userdb::domains(&stores) {
-            Ok(domains) => domains,
+        let (known, were_listed) = match userdb::domains(&stores) {
+            Ok(domains) => (domains, true),
             Err(NoDomains::Never(error)) => return Err(error),
             Err(NoDomains::Now(error)) => {
                 tracing::error!(
                     "the domains of the store of users are not known, and only those of the configuration are served until they are: {error}"
                 );
-                Vec::new()
+                (Vec::new(), false)
             }
         };
         Ok(Self {
             stores,
             known,
+            were_listed,
+            complained: Cell::new(Some(Instant::now())),
             ..Self::default()
         })
     }
@@ -51,6 +60,19 @@ impl StoreDomains {
     /// The domains that they listed last, in alphabetical order.
     pub(crate) fn known(&self) -> &[String] {
         &self.known
+    }
+
+    /// Whether they are known: not where the store was away at the start and has not answered
+    /// since, so that a domain that is not known may be one of them.
+    pub(crate) fn are_known(&self) -> bool {
+        self.were_listed || self.stores.is_empty()
+    }
+
+    /// Has them asked until they are known, however seldom they are asked otherwise.
+    pub(crate) fn poll_until_known(&mut self) {
+        if !self.are_known() {
+            self.poll();
+        }
     }
 
     /// Has them asked now and then: not while an answer is awaited. A store that takes longer to
@@ -90,9 +112,9 @@ impl StoreDomains {
         }
     }
 
-    /// Waits for the answer; for ever where nobody asks. Whether there are others than before:
-    /// where the store could not say, those that are known stay. Who asked meanwhile has one more
-    /// answer waited for, not one for each time.
+    /// Waits for the answer; for ever where nobody asks. Whether there are others than before, or
+    /// they are known only now: where the store could not say, those that are known stay. Who asked
+    /// meanwhile has one more answer waited for, not one for each time.
     pub(crate) async fn answered(&mut self) -> bool {
         loop {
             let Some(asking) = &mut self.asking else {
@@ -115,12 +137,22 @@ impl StoreDomains {
     fn take_over(&mut self, answer: Result<Answer, RecvError>) {
         match answer {
             Ok(Ok(domains)) => {
-                self.have_changed |= domains != self.known;
+                // With the first list, what is not on it is foreign.
+                self.have_changed |= domains != self.known || !self.were_listed;
                 self.known = domains;
+                self.were_listed = true;
             }
-            Ok(Err(NoDomains::Never(error) | NoDomains::Now(error))) => tracing::warn!(
-                "the domains of the store of users were not read again, and those that were known go on: {error}"
-            ),
+            Ok(Err(NoDomains::Never(error) | NoDomains::Now(error))) => {
+                if self.were_listed {
+                    tracing::warn!(
+                        "the domains of the store of users were not read again, and those that were known go on: {error}"
+                    );
+                } else if may_complain(&self.complained) {
+                    tracing::warn!(
+                        "the domains of the store of users are still not known: {error}"
+                    );
+                }
+            }
             // A thread that panicked has ended the process already.
             Err(_) => {}
         }
@@ -157,7 +189,10 @@ mod tests {
 
     #[test]
     fn where_lists_do_not_count_nobody_is_asked() {
-        assert!(!StoreDomains::default().ask());
+        let mut domains = StoreDomains::default();
+        assert!(!domains.ask() && domains.are_known());
+        domains.poll_until_known();
+        assert!(domains.asking.is_none());
     }
 
     #[test]
@@ -184,6 +219,28 @@ mod tests {
 
     fn give(answer: oneshot::Sender<Answer>) {
         assert!(answer.send(Ok(vec!["example.org".to_owned()])).is_ok());
+    }
+
+    #[test]
+    fn until_they_are_known_they_are_asked_for_again_and_again() {
+        let mut domains = StoreDomains::read(vec![nowhere()]).unwrap();
+        for _ in 0..2 {
+            domains.poll_until_known();
+            assert!(domains.asking.is_some());
+            assert!(!run(domains.answered()), "the store is away");
+            assert!(!domains.are_known());
+        }
+    }
+
+    #[test]
+    fn the_first_list_counts_where_it_is_empty() {
+        let (mut domains, answer) = asked();
+        assert!(!domains.are_known());
+        assert!(answer.send(Ok(Vec::new())).is_ok());
+        assert!(run(domains.answered()), "what is not on it is foreign now");
+        assert!(domains.are_known());
+        domains.poll_until_known();
+        assert!(domains.asking.is_none());
     }
 
     #[test]

@@ -445,7 +445,7 @@ impl Store {
 }
 
 /// Whether the log may be told now, the last time being what `told` says; then that is now.
-fn may_complain(told: &Cell<Option<Instant>>) -> bool {
+pub(crate) fn may_complain(told: &Cell<Option<Instant>>) -> bool {
     let now = Instant::now();
     let last = told.get();
     let may = last.is_none_or(|last| now.duration_since(last) >= COMPLAINT_EVERY);

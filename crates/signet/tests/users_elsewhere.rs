@@ -606,8 +606,8 @@ fn outage<B>(
     }
 }
 
-/// Whether the server is responsible for a domain: who registers there is asked who he is.
-fn serves(server: &Server, domain: &str) -> bool {
+/// What is answered to who registers in a domain without credentials.
+fn asked_to_register(server: &Server, domain: &str) -> Vec<String> {
     let number = unique();
     let request = format!(
         "REGISTER sip:{domain} SIP/2.0\r\n\
@@ -618,9 +618,52 @@ fn serves(server: &Server, domain: &str) -> bool {
     );
     let wait = Duration::from_millis(200);
     let answers = exchange_udp(server.udp, request.as_bytes(), wait);
+    let answers = answers.iter().map(|answer| String::from_utf8_lossy(answer));
+    answers.map(|answer| answer.into_owned()).collect()
+}
+
+/// Whether the server is responsible for a domain: who registers there is asked who he is.
+fn serves(server: &Server, domain: &str) -> bool {
+    let answers = asked_to_register(server, domain);
     answers
         .iter()
-        .any(|answer| answer.starts_with(b"SIP/2.0 401 "))
+        .any(|answer| answer.starts_with("SIP/2.0 401 "))
+}
+
+#[test]
+fn a_server_that_started_without_its_store_tells_nobody_that_he_is_foreign() {
+    const LISTED: &str = "listed.example";
+    let Some(mut bed) = MariaDb::start() else {
+        return;
+    };
+    // It is killed, and must not lose what it was told last.
+    bed.sql(&format!(
+        "SET GLOBAL innodb_flush_log_at_trx_commit = 1; \
+         INSERT INTO sip.signet_domains VALUES ('{LISTED}')"
+    ));
+    sql::run(bed.kill());
+    let folder = TestDir::new("users-domains-later");
+    let url = bed.options(Layout::Signet, "").url;
+    let users = "domains_from_store = true\ndomains_poll_s = 0\n";
+    let server = serve(folder.path(), &url, sql::mariadb::PASSWORD, users);
+    assert!(serves(&server, DOMAIN));
+    let answers = asked_to_register(&server, LISTED);
+    assert!(!answers.is_empty());
+    for answer in answers {
+        assert_later(&answer, 500);
+    }
+
+    bed.resume();
+    let until = Instant::now() + PATIENCE;
+    while !serves(&server, LISTED) {
+        let log = fs::read_to_string(&server.log).unwrap();
+        assert!(Instant::now() < until, "{log}");
+    }
+    let answers = asked_to_register(&server, "foreign.example");
+    assert!(!answers.is_empty());
+    for answer in answers {
+        assert!(answer.starts_with("SIP/2.0 403 "), "{answer}");
+    }
 }
 
 #[test]

@@ -369,7 +369,7 @@ pub(crate) fn gate(cx: &GateContext<'_>, message: &Message, routed: &Routed) -> 
             return Gate::Pass(Permit::Trunk(Seal(())));
         }
         Standing::Listed { .. } | Standing::Trunk => {
-            return refuse(message, Refusal::forbidden(Reason::NotForOurUsers));
+            return refuse_foreign(cx, message, Reason::NotForOurUsers);
         }
         Standing::Unlisted => {}
     }
@@ -566,7 +566,7 @@ fn judge_stranger(cx: &GateContext<'_>, message: &Message) -> Gate {
         false if identity::is_anonymous(message) => return asked_who_hides(cx, message),
         false => Reason::ForeignFrom,
     };
-    refuse(message, Refusal::forbidden(reason))
+    refuse_foreign(cx, message, reason)
 }
 
 fn asked_who_hides(cx: &GateContext<'_>, message: &Message) -> Gate {
@@ -597,6 +597,17 @@ fn is_at_a_trunk(cx: &GateContext<'_>, message: &Message) -> bool {
         let host = uri.host_port.host;
         uri.user.is_some() && trunks.any(|trunk| trunk.domain.as_bytes().eq_ignore_ascii_case(host))
     })
+}
+
+/// The refusal of a stranger, or of a request for none of our users. Until all of our domains are
+/// known, one of those may be meant: it is to come again.
+fn refuse_foreign(cx: &GateContext<'_>, message: &Message, reason: Reason) -> Gate {
+    let auth = cx.settings.authenticate.as_ref();
+    let refusal = match auth.is_none_or(|auth| auth.knows_all_domains) {
+        true => Refusal::forbidden(reason),
+        false => gate_unavailable(message, Reason::StoreUnavailable, None),
+    };
+    refuse(message, refusal)
 }
 
 /// A refusal; an ACK, which has no response, is dropped.

@@ -128,6 +128,9 @@ pub struct AuthSettings {
     /// have ended, so that how long their own look-up took does not show: for stores at a
     /// distance.
     pub evens_refusals: bool,
+    /// Whether all domains of this server are known. Until they are, nobody is told that he is
+    /// foreign: he may be of one of the others, and is to come again.
+    pub knows_all_domains: bool,
 }
 
 /// A peer whose requests need no credentials: known by its address, by its
@@ -340,6 +343,7 @@ impl Default for AuthSettings {
             tells_unknown_users: true,
             tells_who_is_proved: false,
             evens_refusals: false,
+            knows_all_domains: true,
         }
     }
 }

@@ -37,7 +37,7 @@ pub struct Users {
     pub algorithms: Vec<DigestAlgorithm>,
     /// Whether the stores' own list of domains counts besides `domains`.
     pub domains_from_store: bool,
-    /// How often that list is read again; 0: at a start and a reload only.
+    /// How often that list is read again; 0: at a reload only. Until there is one, every second.
     #[serde(deserialize_with = "within::<_, _, 0, 86_400>")]
     pub domains_poll_s: u64,
     /// The most connections to each store.

@@ -43,8 +43,8 @@ pub(crate) use tickets::{
 
 /// How often the server's own certificate is looked at.
 const RENEWAL: Duration = Duration::from_secs(12 * 3_600);
-/// How often expired bindings are freed, and how many parts of the table are
-/// looked at each time.
+/// How often expired bindings are freed, how many parts of the table are looked at each time, and
+/// how often stores are asked for domains that they have not listed yet.
 const SWEEP: Duration = Duration::from_secs(1);
 const SWEPT_MAX: usize = 1_024;
 /// How often a draining server looks whether it is done.
@@ -289,6 +289,7 @@ impl Server {
                 _ = sweep.tick() => {
                     self.sources.location.sweep(clock::unix_ms(), SWEPT_MAX);
                     self.sources.look_at_store(self.settings.registrar.save_timeout_ms);
+                    self.store.foreign_domains().poll_until_known();
                     let now = std::time::Instant::now();
                     self.tracer.sweep(now);
                     self.recorder.tell_losses(now);

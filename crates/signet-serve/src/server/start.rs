@@ -208,6 +208,9 @@ pub(super) fn settings(
 ) -> Result<Settings, Error> {
     let mut settings = setup::settings(config, domains, planned, bound);
     userdb::fit_settings(&mut settings, store.capabilities(), store.cache().is_some())?;
+    if let Some(auth) = &mut settings.authenticate {
+        auth.knows_all_domains = store.foreign_domains().are_known();
+    }
     crate::trunks::fit_settings(&mut settings, config)?;
     let hosts = Hosts::of(config, domains);
     settings.people = Arc::new(store.people(&settings.numbers, hosts)?);

@@ -407,3 +407,44 @@ fn a_store_that_cannot_say_is_503_and_500_for_a_registration() {
         }
     }
 }
+
+#[test]
+fn until_all_domains_are_known_nobody_is_told_that_he_is_foreign() {
+    let mut world = World::new();
+    let from = "<sip:alice@later.example>;tag=1";
+    let own = "<sip:alice@later.example>";
+    let register = request("REGISTER", "sip:later.example", from, own, "");
+    let call = request("INVITE", "sip:bob@later.example", from, own, "");
+    let ack = request("ACK", "sip:bob@later.example", from, own, "");
+    let ours = of("REGISTER", "", ALICE, "<sip:alice@example.org>", "");
+    for (knows_all_domains, of_register, of_call) in [(false, "500", "503"), (true, "403", "403")] {
+        world.settings.authenticate = Some(AuthSettings {
+            knows_all_domains,
+            ..AuthSettings::default()
+        });
+        for inbound in [Inbound::Trusted, Inbound::Anyone] {
+            world.settings.inbound = inbound;
+            assert_eq!(judged(&world, &udp(), &register), of_register);
+            assert_eq!(judged(&world, &udp(), &call), of_call);
+            assert_eq!(judged(&world, &udp(), &ack), "drop");
+            assert_eq!(judged(&world, &udp(), &ours), "401");
+        }
+        // Nor does a peer learn so that it may call our users alone.
+        world.settings.inbound = Inbound::Trusted;
+        world.settings.trusted = vec![TrustedPeer {
+            may_relay: false,
+            ..peer("192.0.2.9", 32, false)
+        }];
+        assert_eq!(judged(&world, &udp(), &call), of_call);
+        world.settings.trusted.clear();
+    }
+    world.settings.authenticate = Some(AuthSettings {
+        knows_all_domains: false,
+        ..AuthSettings::default()
+    });
+    let message = parse(register.as_bytes());
+    let Gate::Refuse(refusal) = world.judge(&udp(), &message) else {
+        panic!("she is let in");
+    };
+    assert!(world.response(&refusal, &message).has(HeaderName::RetryAfter));
+}
