@@ -142,10 +142,11 @@ impl Connector {
 
     /// A connection that has said nothing yet, in plain text.
     pub(crate) async fn open(&self) -> io::Result<Stream> {
+        let until = Instant::now() + self.timeout;
         let opened = match &self.place {
             StoreAddress::Socket(path) => UnixStream::connect(path).await.map(Socket::Unix),
             StoreAddress::Name(resolver) => match resolver.addresses().await {
-                Ok(at) => TcpStream::connect(at.as_slice()).await.map(Socket::Tcp),
+                Ok(at) => connect_to_first(&at, until).await.map(Socket::Tcp),
                 Err(error) => Err(error),
             },
             StoreAddress::Loopback(port) => {
@@ -153,7 +154,7 @@ impl Connector {
                     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), *port),
                     SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), *port),
                 ];
-                TcpStream::connect(at.as_slice()).await.map(Socket::Tcp)
+                connect_to_first(&at, until).await.map(Socket::Tcp)
             }
         };
         let socket = opened.map_err(|error| self.blame(&error))?;
@@ -216,6 +217,31 @@ impl Connector {
             format!("no connection to {}: {error}", self.place),
         )
     }
+}
+
+/// Connects to the first of these addresses that takes it. Each but the last has its share of the
+/// time that is left: one that says nothing must not keep the others from being tried.
+async fn connect_to_first(addresses: &[SocketAddr], until: Instant) -> io::Result<TcpStream> {
+    let mut failed = io::Error::new(io::ErrorKind::NotFound, "its name has no address");
+    let mut left = addresses.len();
+    for at in addresses {
+        let connecting = TcpStream::connect(at);
+        let connected = if left <= 1 {
+            connecting.await
+        } else {
+            let time = until.saturating_duration_since(Instant::now());
+            let share = time / u32::try_from(left).unwrap_or(u32::MAX);
+            let silent = || io::Error::new(io::ErrorKind::TimedOut, format!("{at} says nothing"));
+            let connected = tokio::time::timeout(share, connecting).await;
+            connected.unwrap_or_else(|_| Err(silent()))
+        };
+        match connected {
+            Ok(connected) => return Ok(connected),
+            Err(error) => failed = error,
+        }
+        left -= 1;
+    }
+    Err(failed)
 }
 
 impl std::fmt::Display for Connector {
@@ -391,5 +417,52 @@ impl AsyncWrite for Stream {
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         pinned!(self.get_mut(), Stream { Plain, Tls }, stream => stream.poll_shutdown(context))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// A listener at that port of 127.0.0.2 that answers nobody any more, and what keeps it from
+    /// that: the kernel says nothing to who comes when nobody else can wait.
+    fn silent_at(port: u16) -> (socket2::Socket, Vec<TcpStream>) {
+        let at = SocketAddr::from(([127, 0, 0, 2], port));
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+        let socket = socket.unwrap();
+        socket.bind(&at.into()).unwrap();
+        socket.listen(0).unwrap();
+        let mut waiting = Vec::new();
+        while let Ok(stream) = TcpStream::connect_timeout(&at, Duration::from_millis(300)) {
+            waiting.push(stream);
+        }
+        (socket, waiting)
+    }
+
+    #[test]
+    fn behind_an_address_that_is_silent_the_next_one_is_tried() {
+        let good = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = good.local_addr().unwrap().port();
+        let _silent = silent_at(port);
+        let connector = |resolver| Connector {
+            place: StoreAddress::Name(resolver),
+            tls: None,
+            timeout: Duration::from_secs(3),
+            traffic: Traffic::default(),
+        };
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().build().unwrap();
+        let both = Resolver::by("db.example.com", port, |_, port| {
+            let at = |last: u8| SocketAddr::from(([127, 0, 0, last], port));
+            Ok(vec![at(2), at(1)])
+        });
+        assert!(runtime.block_on(connector(both).connect()).is_ok());
+        let none = Resolver::by("db.example.com", port, |_, _| Ok(Vec::new()));
+        let error = runtime.block_on(connector(none).connect()).map(drop);
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("has no address"), "{error}");
     }
 }

@@ -14,6 +14,7 @@ mod retry;
 
 use std::cell::{Cell, RefCell};
 use std::future::pending;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -49,6 +50,8 @@ pub(crate) struct Client {
     connect_timeout: Duration,
     capabilities: Capabilities,
     ports: RefCell<Vec<Rc<OpenPort>>>,
+    /// Where the last socket led that was of no use.
+    failed: Cell<Option<SocketAddr>>,
     /// Held by who opens a socket, so that one opens what many wait for.
     opening: Mutex<()>,
     /// As many as there are identifiers on all sockets together.
@@ -141,6 +144,7 @@ impl Client {
                 in_flight_max: ports_max * IDENTIFIERS,
             },
             ports: RefCell::default(),
+            failed: Cell::new(None),
             opening: Mutex::new(()),
             turns: Semaphore::new(ports_max * IDENTIFIERS),
             tally: Rc::default(),
@@ -284,16 +288,18 @@ impl Client {
                 self.server
             ))
         };
-        let server = timeout(self.connect_timeout, self.server.addresses())
+        let addresses = timeout(self.connect_timeout, self.server.addresses())
             .await
             .map_err(|_| unreachable("its name was not resolved in time".to_owned()))?
-            .map_err(|error| unreachable(error.to_string()))?
-            .into_iter()
-            .next()
+            .map_err(|error| unreachable(error.to_string()))?;
+        let server = behind(&addresses, self.failed.get())
             .ok_or_else(|| unreachable("its name has no address".to_owned()))?;
         let open = OpenPort::open(server, Rc::clone(&self.secret), Rc::clone(&self.tally))
             .await
-            .map_err(|error| unreachable(error.to_string()))?;
+            .map_err(|error| {
+                self.failed.set(Some(server));
+                unreachable(error.to_string())
+            })?;
         let open = Rc::new(open);
         let seat = OpenPort::seat(&open, authenticator);
         self.ports.borrow_mut().push(open);
@@ -309,7 +315,12 @@ impl Client {
     /// who waits on them still.
     fn free_seat(&self, authenticator: [u8; 16]) -> Option<Seat> {
         let mut ports = self.ports.borrow_mut();
-        ports.retain(|open| open.is_good());
+        ports.retain(|open| {
+            if !open.is_good() {
+                self.failed.set(Some(open.server));
+            }
+            open.is_good()
+        });
         ports
             .iter()
             .find_map(|open| OpenPort::seat(open, authenticator))
@@ -343,6 +354,13 @@ impl Client {
     }
 }
 
+/// The address behind that to which a socket led that was of no use; the first, where none has.
+fn behind(addresses: &[SocketAddr], failed: Option<SocketAddr>) -> Option<SocketAddr> {
+    let failed = failed.and_then(|failed| addresses.iter().position(|at| *at == failed));
+    let next = failed.map_or(0, |nth| nth + 1);
+    addresses.iter().cycle().nth(next).copied()
+}
+
 /// Whether a user's name is spelt as it was asked for, as far as the server says it (RFC 2865
 /// 5.1). One that compares without regard to case takes `ALICE` for `alice`; here those are two,
 /// with contacts of their own. A name that differs in more is what the server calls him in its
@@ -356,4 +374,67 @@ fn read_only() -> Error {
         "users of a RADIUS server cannot be read or changed from here",
         "change them where the server keeps them",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::net::UdpSocket;
+
+    use tokio::task::LocalSet;
+
+    use super::*;
+    use crate::Secret;
+
+    fn client(port: u16) -> Client {
+        let options = Options {
+            url: format!("radius://radius.example.com:{port}"),
+            password: Some(Secret::new(b"0123456789abcdef".to_vec())),
+            tls: Tls::Never,
+            tls_roots: None,
+            layout: Layout::Signet,
+            algorithms: None,
+            wanted: None,
+            connections_max: 1,
+            connect_timeout_ms: 1_000,
+        };
+        Client::new(Url::parse(&options.url).unwrap(), options).unwrap()
+    }
+
+    #[test]
+    fn behind_an_address_where_nobody_is_the_next_one_is_tried() {
+        let there = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = there.local_addr().unwrap().port();
+        let mut client = client(port);
+        let at = |last: u8, port| SocketAddr::from(([127, 0, 0, last], port));
+        client.server = Resolver::by("radius.example.com", port, |_, port| {
+            Ok(vec![
+                ([127, 0, 0, 2], port).into(),
+                ([127, 0, 0, 1], port).into(),
+            ])
+        });
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().build().unwrap();
+        LocalSet::new().block_on(&runtime, async {
+            let leads_to = || client.ports.borrow().last().map(|open| open.server);
+            let mut seat = client.seat([0; 16]).await.unwrap();
+            assert_eq!(leads_to(), Some(at(2, port)));
+            // The kernel says that nobody is there, in answer to this or to the next.
+            let _ = seat.send(b"a request", &client.tally).await;
+            assert!((&mut seat.answer).await.is_ok_and(|answer| answer.is_err()));
+            let _seat = client.seat([0; 16]).await.unwrap();
+            assert_eq!(leads_to(), Some(at(1, port)));
+        });
+    }
+
+    #[test]
+    fn addresses_are_tried_in_turn() {
+        let at = |last: u8| SocketAddr::from(([192, 0, 2, last], 1_812));
+        let both = [at(1), at(2)];
+        assert_eq!(behind(&both, None), Some(at(1)));
+        assert_eq!(behind(&both, Some(at(1))), Some(at(2)));
+        assert_eq!(behind(&both, Some(at(2))), Some(at(1)));
+        assert_eq!(behind(&both, Some(at(3))), Some(at(1)), "it has moved");
+        assert_eq!(behind(&[], Some(at(1))), None);
+    }
 }

@@ -34,7 +34,8 @@ impl Resolver {
         })
     }
 
-    fn by(host: &str, port: u16, ask: Ask) -> Self {
+    /// By another.
+    pub(crate) fn by(host: &str, port: u16, ask: Ask) -> Self {
         Self {
             host: host.into(),
             port,

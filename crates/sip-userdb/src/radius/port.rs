@@ -50,6 +50,8 @@ pub(super) struct Port {
 /// A port and the task that reads it.
 pub(super) struct OpenPort {
     pub(super) port: Rc<Port>,
+    /// Where it leads.
+    pub(super) server: SocketAddr,
     reader: JoinHandle<()>,
 }
 
@@ -100,7 +102,11 @@ impl OpenPort {
             is_broken: Cell::new(false),
         });
         let reader = tokio::task::spawn_local(read(Rc::clone(&port), secret, tally));
-        Ok(Self { port, reader })
+        Ok(Self {
+            port,
+            server,
+            reader,
+        })
     }
 
     /// A free identifier; `None` where all wait.
