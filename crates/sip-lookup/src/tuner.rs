@@ -104,6 +104,8 @@ struct Period {
     statements: f64,
     rows: f64,
     first_rows: f64,
+    /// Those whose time says something, and the least that one of them took longer.
+    timed: f64,
     excess_min_us: f64,
 }
 
@@ -217,6 +219,33 @@ impl Tuner {
         let before_us = self.smoothed_us.unwrap_or(took_us);
         self.smoothed_us = Some(before_us + (took_us - before_us) / 16.0);
         self.is_single = sample.is_single;
+        let rows = sample.rows as f64;
+        // What a server holds back says nothing of the way, or of a queue.
+        let excess_us = match sample.is_reject {
+            true => {
+                self.look_for_floor(now_us, f64::INFINITY, sample);
+                None
+            }
+            false => Some(self.note_way(now_us, took_us, sample)),
+        };
+        let period = &mut self.period;
+        if period.statements == 0.0 {
+            (period.first_us, period.first_rows) = (now_us, rows);
+        }
+        period.last_us = now_us;
+        period.statements += 1.0;
+        period.rows += rows;
+        if let Some(excess_us) = excess_us {
+            if period.timed == 0.0 {
+                period.excess_min_us = excess_us;
+            }
+            period.timed += 1.0;
+            period.excess_min_us = period.excess_min_us.min(excess_us);
+        }
+    }
+
+    /// Learns of the way from an answer; how much longer that took than the shortest.
+    fn note_way(&mut self, now_us: u64, took_us: f64, sample: &Sample) -> f64 {
         let learns = self.stretch <= 1.0;
         let seems_other = self.floor.note(now_us, took_us, sample.rows, learns);
         // A queue that was told from a longer way just now is no news.
@@ -231,15 +260,7 @@ impl Tuner {
         if excess_us <= never_idle_us(floor_us) {
             self.floor_seen_us = now_us;
         }
-        let period = &mut self.period;
-        if period.statements == 0.0 {
-            (period.first_us, period.first_rows) = (now_us, rows);
-            period.excess_min_us = excess_us;
-        }
-        period.last_us = now_us;
-        period.statements += 1.0;
-        period.rows += rows;
-        period.excess_min_us = period.excess_min_us.min(excess_us);
+        excess_us
     }
 
     /// Decides anew where it is time to; then the decision is one to count.
@@ -362,6 +383,16 @@ impl Tuner {
         }
         let Reprobe { least_us, rows, .. } = *reprobe;
         self.reprobe = None;
+        // Where all were rejects nothing was shown, and may be looked for again.
+        if least_us.is_finite() {
+            self.found_floor(now_us, least_us, rows);
+        }
+        self.begin_period(now_us);
+        self.decision = self.decide();
+    }
+
+    /// An idle store was that quick with so many rows.
+    fn found_floor(&mut self, now_us: u64, least_us: f64, rows: f64) {
         let before_us = self.floor.least_us().unwrap_or(least_us);
         if least_us > before_us * SHIFTED {
             // What looked like waiting was the way, and nothing was learned from it.
@@ -373,8 +404,6 @@ impl Tuner {
         self.floor.set(now_us, own_us);
         self.floor_seen_us = now_us;
         self.confirmed_until_us = now_us + CONFIRMED_US;
-        self.begin_period(now_us);
-        self.decision = self.decide();
     }
 
     fn relax(&mut self, now_us: u64) {
@@ -402,7 +431,10 @@ impl Tuner {
         }
         let per_us = statements / time_us;
         // Jitter is not a queue: that each one waited is. By Little's law so many did.
-        let standing_us = period.excess_min_us;
+        let standing_us = match period.timed >= STATEMENTS_MIN {
+            true => period.excess_min_us,
+            false => 0.0,
+        };
         let standing = standing_us * per_us;
         let is_busy = standing > 1.0 && standing_us > never_idle_us(floor_us);
         let looks_other = standing_us > floor_us * (SHIFTED - 1.0) + 1_000.0;

@@ -65,6 +65,7 @@ impl<T> Pipeline<T> {
                 sent_us: flight.sent_us,
                 rows: flight.rows,
                 is_single: flight.is_verify,
+                is_reject: matches!(answer, BatchAnswer::Verified(false)),
             },
         );
         let begun = self.answers.len();

@@ -57,4 +57,6 @@ pub struct Sample {
     pub rows: usize,
     /// Whether the store takes one digest a statement.
     pub is_single: bool,
+    /// Whether it says that a digest is wrong, which servers hold back for a while.
+    pub is_reject: bool,
 }

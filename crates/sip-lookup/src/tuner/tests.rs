@@ -11,6 +11,7 @@ fn a_store_that_verifies_one_by_one_has_no_batches_to_wait_for() {
             sent_us: now_us - 30_000,
             rows: 1,
             is_single: true,
+            is_reject: false,
         };
         tuner.handle_answer(now_us, &sample);
         tuner.poll_decision(now_us);
@@ -28,6 +29,7 @@ fn another_store_is_measured_anew() {
         sent_us: 0,
         rows: 1,
         is_single: false,
+        is_reject: false,
     };
     tuner.handle_answer(30_000, &sample);
     assert_eq!(tuner.round_trip_min_us(), 29_990);
@@ -40,4 +42,54 @@ fn another_store_is_measured_anew() {
     assert_eq!(tuner.round_trip_min_us(), 0);
     tuner.handle_answer(130_000, &sent(30_000));
     assert_eq!(tuner.round_trip_min_us(), 99_990);
+}
+
+/// What a store that verifies digests said to one that was sent so long before.
+fn verified(tuner: &mut Tuner, now_us: u64, took_us: u64, is_reject: bool) {
+    let sample = Sample {
+        sent_us: now_us - took_us,
+        rows: 1,
+        is_single: true,
+        is_reject,
+    };
+    tuner.handle_arrival();
+    tuner.handle_answer(now_us, &sample);
+    tuner.poll_decision(now_us);
+}
+
+/// freeradius has `reject_delay = 1` by itself.
+#[test]
+fn rejects_that_are_held_back_are_no_queue() {
+    let mut tuner = Tuner::new(0, &PipelineConfig::default());
+    for nth in 0..1_800_u64 {
+        let now_us = 2_000_000 + nth * 33_333;
+        match nth % 90 {
+            0 => verified(&mut tuner, now_us, 5_000, false),
+            _ => verified(&mut tuner, now_us, 1_000_000, true),
+        }
+        let decision = tuner.decision();
+        assert!(decision.in_flight_max >= 256, "{nth}: {decision:?}");
+    }
+}
+
+#[test]
+fn among_rejects_that_are_held_back_a_longer_way_is_looked_for_and_that_ends() {
+    let mut tuner = Tuner::new(0, &PipelineConfig::default());
+    let mut now_us = 1_000_000;
+    for _ in 0..300 {
+        now_us += 10_000;
+        verified(&mut tuner, now_us, 5_000, false);
+        verified(&mut tuner, now_us, 1_000_000, true);
+    }
+    assert_eq!(tuner.decision().reason, Reason::Single);
+    while tuner.decision().reason != Reason::Reprobe {
+        now_us += 10_000;
+        verified(&mut tuner, now_us, 100_000, false);
+        assert!(now_us < 20_000_000);
+    }
+    for _ in 0..8 {
+        now_us += 1_001_000;
+        verified(&mut tuner, now_us, 1_000_000, true);
+    }
+    assert_eq!(tuner.decision().reason, Reason::Single);
 }
