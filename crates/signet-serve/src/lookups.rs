@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use invariant::broken;
 use sip_auth::Subject;
 use sip_lookup::{
-    BadRow, Batch, BatchAnswer, BatchFailure, BatchId, Cache, Health, LookupFigures, Mode, Outcome,
+    Batch, BatchAnswer, BatchFailure, BatchId, Cache, Health, LookupFigures, Mode, Outcome,
     Pipeline, PipelineConfig, Question, Replica, Row, Rows,
 };
 use sip_net::Gather;
@@ -429,7 +429,7 @@ impl Store {
 
     fn tell_of_bad_rows(&self, subjects: &[Subject], answers: &[Row]) {
         for (subject, answer) in subjects.iter().zip(answers) {
-            if let Err(BadRow(why)) = answer
+            if let Err(why) = answer
                 && may_complain(&self.complained_of_user)
             {
                 tracing::warn!(store = self.url, user = ?subject, "a user cannot be let in: {why}");
@@ -494,7 +494,7 @@ async fn listen<F: Future<Output = Changed>>(mut changed: impl FnMut() -> F, cac
 mod tests {
     use std::collections::VecDeque;
 
-    use sip_lookup::CacheConfig;
+    use sip_lookup::{BadRow, CacheConfig};
 
     use super::*;
     use crate::testing::logged;
@@ -556,7 +556,7 @@ mod tests {
         let text = logged(|| {
             let store = Store::new(options("http://127.0.0.1:1/")).unwrap();
             let alice = Subject::new(b"alice", "example.org".into());
-            store.tell_of_bad_rows(&[alice], &[Err(BadRow("has no digest".to_owned()))]);
+            store.tell_of_bad_rows(&[alice], &[Err(BadRow::Bad("has no digest".to_owned()))]);
             store.fails(&BatchFailure::TimedOut);
         });
         let lines: Vec<&str> = text.lines().collect();

@@ -281,6 +281,13 @@ impl Cache {
         count(&self.counters.evicted, evicted);
     }
 
+    /// What the store has of a name is no good: what it had before counts no more, and is not to
+    /// count again while it is away.
+    pub(crate) fn forget(&self, subject: &Subject) {
+        let hash = self.hash.hash_one(subject);
+        self.stripe(hash).entries.remove(hash, subject);
+    }
+
     /// Somebody's digest did not match what is held, and the store is being asked: until
     /// it has answered, or until then, questions about him are the pipeline's too.
     pub(crate) fn doubt(&self, subject: &Subject, until_us: u64) {

@@ -103,9 +103,14 @@ pub struct Batch {
 /// A row that cannot be read is this user's matter and no other's.
 pub type Row = Result<Option<Secrets>, BadRow>;
 
-/// A row that is there and is of no use: what is wrong with it, without what is in it.
+/// A row that is of no use: what is wrong with it, without what is in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadRow(pub String);
+pub enum BadRow {
+    /// It is there and is no good: what was known of its user counts no more.
+    Bad(String),
+    /// Whether it is there, and what is in it, was not told.
+    Untold(String),
+}
 
 /// What a store said to a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,6 +153,14 @@ pub struct Unavailable {
 
 /// What became of a look-up.
 pub type Outcome = Result<Reply, Unavailable>;
+
+impl std::fmt::Display for BadRow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Bad(why) | Self::Untold(why) => f.write_str(why),
+        }
+    }
+}
 
 impl std::fmt::Display for BatchFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

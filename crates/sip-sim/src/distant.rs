@@ -225,7 +225,7 @@ impl Distant {
         let bad = self.plan.failure / 4;
         let mut row = |subject: &Subject| {
             if self.dice.thousandths(bad) {
-                return Err(BadRow("no digest".to_owned()));
+                return Err(BadRow::Bad("no digest".to_owned()));
             }
             Ok(self.users.get(subject.user()).map(|set| {
                 let mut secrets = Secrets::default();

@@ -170,7 +170,7 @@ impl Client {
         self.warn_of_empty(subjects, &rows);
         if is_cut {
             for row in rows.iter_mut().filter(|row| **row == Ok(None)) {
-                *row = Err(BadRow(format!(
+                *row = Err(BadRow::Untold(format!(
                     "may be in what the directory left out ({})",
                     found.ended
                 )));
@@ -396,7 +396,7 @@ impl Attributes {
                 if is_his {
                     *row = match row {
                         Ok(None) => self.secrets(entry).map(Some),
-                        _ => Err(BadRow("has more than one entry".to_owned())),
+                        _ => Err(BadRow::Bad("has more than one entry".to_owned())),
                     };
                 }
             }
@@ -410,10 +410,10 @@ impl Attributes {
             let digits = match entry.values(attribute) {
                 [] => continue,
                 [digits] => digits,
-                _ => return Err(BadRow(format!("has several values of {attribute}"))),
+                _ => return Err(BadRow::Bad(format!("has several values of {attribute}"))),
             };
             let ha1 = Ha1::from_hex(*algorithm, digits).ok_or_else(|| {
-                BadRow(format!(
+                BadRow::Bad(format!(
                     "has a value of {attribute} that is not {} hexadecimal digits",
                     2 * algorithm.digest_len()
                 ))

@@ -329,7 +329,7 @@ fn row(reply: Reply) -> Row {
     match reply {
         Reply::Bulk(None) => Ok(None),
         Reply::Bulk(Some(text)) => ha1s::read(&text).map(Some),
-        _ => Err(BadRow("is no string".to_owned())),
+        _ => Err(BadRow::Bad("is no string".to_owned())),
     }
 }
 

@@ -9,7 +9,7 @@ use super::losses::{ENDED_CREDIT_MAX, PARTS_CREDIT_MAX};
 use super::probe::rows_of;
 use super::table::{Table, What};
 use super::{Flight, Passenger, Pipeline, REFRESHES_PER_TICK, TICK_US};
-use crate::question::{BatchAnswer, BatchFailure, BatchId, Row, Unavailable};
+use crate::question::{BadRow, BatchAnswer, BatchFailure, BatchId, Row, Unavailable};
 use crate::tuner::Sample;
 
 /// The places of the kinds of failures among the figures.
@@ -180,7 +180,10 @@ impl<T> Pipeline<T> {
                 let secrets = secrets.as_ref();
                 self.settle(now_us, name, |algorithm| reply(secrets, algorithm));
             }
-            Err(_) => {
+            Err(bad) => {
+                if let (BadRow::Bad(_), Some(cache)) = (bad, &self.cache) {
+                    cache.forget(subject);
+                }
                 self.figures.bad_rows += 1;
                 self.give_up(now_us, name, NO_ADVICE);
             }

@@ -129,7 +129,7 @@ impl World {
         }
         let user = (subject.user()[0] - b'a') as usize;
         if user == BAD {
-            return Err(BadRow("no digest".into()));
+            return Err(BadRow::Bad("no digest".into()));
         }
         let version = self.version(user);
         let (_, exists) = self.users[user].versions[version as usize];

@@ -60,8 +60,8 @@ fn rows(subjects: &[Subject], users: &[Value]) -> Vec<Row> {
         if let Some(row) = row {
             *row = match (&row, user.get("ha1")) {
                 (Ok(None), Some(ha1)) => ha1s::from_value(ha1).map(Some),
-                (Ok(None), None) => Err(BadRow("has no ha1".to_owned())),
-                _ => Err(BadRow("stands in the answer twice".to_owned())),
+                (Ok(None), None) => Err(BadRow::Bad("has no ha1".to_owned())),
+                _ => Err(BadRow::Bad("stands in the answer twice".to_owned())),
             };
         }
     }

@@ -209,7 +209,7 @@ impl Sheet {
         };
         *answer = match answer {
             Ok(None) => secrets.map(Some),
-            _ => Err(BadRow(
+            _ => Err(BadRow::Bad(
                 "there is more than one row for this user".to_owned(),
             )),
         };
@@ -219,7 +219,9 @@ impl Sheet {
     pub(crate) fn refused(&mut self, group: &Group, why: &str) {
         for &place in group.places.values() {
             if let Some(answer) = self.0.get_mut(place) {
-                *answer = Err(BadRow(format!("the store refused the name ({why})")));
+                *answer = Err(BadRow::Untold(format!(
+                    "the store refused the name ({why})"
+                )));
             }
         }
     }

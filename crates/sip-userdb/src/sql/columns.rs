@@ -100,7 +100,7 @@ impl Columns {
                 (Some(ha1), Ok(secrets)) => secrets.insert(ha1),
                 (Some(_), Err(_)) => {}
                 (None, secrets) => {
-                    *secrets = Err(BadRow(format!(
+                    *secrets = Err(BadRow::Bad(format!(
                         "what is kept as HA1 for {} is no digest of it",
                         algorithm.as_str()
                     )));

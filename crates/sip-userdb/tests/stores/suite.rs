@@ -170,7 +170,7 @@ pub async fn a_damaged_row_harms_nobody_else(db: &UserDb) {
     assert!(is_of(db, &rows[0], 1) && is_of(db, &rows[2], 2));
     let bad = rows[1].as_ref().unwrap_err();
     assert!(
-        !bad.0.contains("zzzz"),
+        !bad.to_string().contains("zzzz"),
         "what is there is not shown: {bad:?}"
     );
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::cache::CacheConfig;
+use crate::question::BadRow;
 
 fn rig(config: PipelineConfig) -> (Rig, Arc<Cache>) {
     let cache = Arc::new(Cache::new(
@@ -402,12 +403,25 @@ fn users_that_are_held_go_on_while_the_only_store_breaks_everything_off() {
 #[test]
 fn a_row_of_no_use_is_not_held() {
     let (mut rig, cache) = rig(fixed(0, 10, 10));
-    teach(
-        &mut rig,
-        "alice",
-        Err(crate::question::BadRow("what".into())),
-    );
+    teach(&mut rig, "alice", Err(BadRow::Bad("what".into())));
     assert_eq!(get(&rig, &cache, "alice"), None);
     let figures = cache.figures();
     assert_eq!(figures.users + figures.strangers + figures.negatives, 0);
+}
+
+#[test]
+fn a_row_that_became_bad_ends_what_was_held_and_one_that_was_not_told_does_not() {
+    let (mut rig, cache) = rig(fixed(0, 10, 10));
+    for (answer, is_held) in [
+        (BadRow::Untold("it was left out".into()), true),
+        (BadRow::Bad("no digest".into()), false),
+    ] {
+        teach(&mut rig, "alice", row("alice"));
+        teach(&mut rig, "alice", Err(answer));
+        assert_eq!(get(&rig, &cache, "alice").is_some(), is_held);
+        // Nor is it there where the store is away.
+        cache.set_outage(true);
+        assert_eq!(get(&rig, &cache, "alice").is_some(), is_held);
+        cache.set_outage(false);
+    }
 }

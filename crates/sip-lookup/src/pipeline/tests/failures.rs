@@ -28,7 +28,7 @@ fn a_bad_row_fails_its_own_waiters() {
     rig.ask(1, "alice");
     rig.ask(2, "bob");
     let id = rig.batch_of(&["alice", "bob"]);
-    rig.rows(id, vec![Err(BadRow("no digest".into())), row("bob")]);
+    rig.rows(id, vec![Err(BadRow::Bad("no digest".into())), row("bob")]);
     assert_eq!(rig.answers(), [(1, NO_ADVICE), (2, secret("bob"))]);
     assert_eq!(rig.pipeline.figures().bad_rows, 1);
 }

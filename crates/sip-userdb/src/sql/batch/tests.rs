@@ -155,7 +155,7 @@ fn two_rows_for_one_user_are_none() {
     assert!(
         rows[0]
             .as_ref()
-            .is_err_and(|bad| bad.0.contains("more than one"))
+            .is_err_and(|bad| bad.to_string().contains("more than one"))
     );
     assert_eq!(rows[1], Ok(Some(Secrets::default())));
 }
@@ -177,7 +177,7 @@ fn a_group_comes_apart_without_losing_anyone() {
     assert!(
         rows[1]
             .as_ref()
-            .is_err_and(|bad| bad.0.contains("no such letter"))
+            .is_err_and(|bad| bad.to_string().contains("no such letter"))
     );
 }
 
