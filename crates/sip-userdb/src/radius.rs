@@ -47,6 +47,8 @@ pub(crate) struct Client {
     nas_identifier: String,
     format: Format,
     retransmit_ms: u64,
+    /// Whether a user has no other name in the server's answer than he was asked for by.
+    is_exact: bool,
     connect_timeout: Duration,
     capabilities: Capabilities,
     ports: RefCell<Vec<Rc<OpenPort>>>,
@@ -107,6 +109,7 @@ impl Client {
         let mut nas_identifier = "signet".to_owned();
         let mut format = Format::default();
         let mut retransmit_ms = 1_000;
+        let mut is_exact = false;
         for (name, value) in url.query {
             match name.as_str() {
                 "nas_identifier" if (1..=packet::VALUE_MAX).contains(&value.len()) => {
@@ -114,14 +117,15 @@ impl Client {
                 }
                 "digest" if value == "rfc5090" => format = Format::Rfc5090,
                 "digest" if value == "sterman" => format = Format::Sterman,
+                "user_name" if value == "exact" => is_exact = true,
                 "retransmit_ms" if matches!(value.parse(), Ok(50_u64..=10_000)) => {
                     retransmit_ms = value.parse().unwrap_or(retransmit_ms);
                 }
                 _ => {
                     return Err(Error::new(
                         format!("the URL of a RADIUS server says {name}={value}"),
-                        "it takes digest=rfc5090 or sterman, nas_identifier=TEXT and \
-                         retransmit_ms=50 to 10000",
+                        "it takes digest=rfc5090 or sterman, nas_identifier=TEXT, \
+                         retransmit_ms=50 to 10000 and user_name=exact",
                     ));
                 }
             }
@@ -133,6 +137,7 @@ impl Client {
             nas_identifier,
             format,
             retransmit_ms,
+            is_exact,
             connect_timeout: Duration::from_millis(options.connect_timeout_ms),
             capabilities: Capabilities {
                 algorithms: options.algorithms.unwrap_or_else(|| vec![Algorithm::Md5]),
@@ -227,7 +232,8 @@ impl Client {
             .unwrap_or(Err(BatchFailure::TimedOut))?;
         match verdict {
             Verdict::Accept { user } => {
-                Ok(asked.is_whole && is_spelt_so(&digest.user, user.as_deref()))
+                let returned = user.as_deref();
+                Ok(asked.is_whole && is_spelt_so(&digest.user, returned, self.is_exact))
             }
             Verdict::Reject => Ok(false),
             Verdict::Challenge => Err(BatchFailure::Refused(
@@ -362,11 +368,15 @@ fn behind(addresses: &[SocketAddr], failed: Option<SocketAddr>) -> Option<Socket
 }
 
 /// Whether a user's name is spelt as it was asked for, as far as the server says it (RFC 2865
-/// 5.1). One that compares without regard to case takes `ALICE` for `alice`; here those are two,
-/// with contacts of their own. A name that differs in more is what the server calls him in its
-/// accounts, and says nothing of this.
-fn is_spelt_so(asked: &[u8], returned: Option<&[u8]>) -> bool {
-    returned.is_none_or(|returned| returned == asked || !returned.eq_ignore_ascii_case(asked))
+/// 5.1). One that compares without regard to case, or to spaces around a name, takes `ALICE` for
+/// `alice`; here those are two, with contacts of their own. A name that differs in more is what
+/// the server calls him in its accounts, and says nothing of this, unless it `is_exact`.
+fn is_spelt_so(asked: &[u8], returned: Option<&[u8]>, is_exact: bool) -> bool {
+    let is_his = |returned: &[u8]| {
+        let returned = returned.trim_ascii();
+        is_exact || returned.eq_ignore_ascii_case(asked.trim_ascii())
+    };
+    returned.is_none_or(|returned| returned == asked || !is_his(returned))
 }
 
 fn read_only() -> Error {

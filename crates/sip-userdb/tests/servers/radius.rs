@@ -21,9 +21,15 @@ async fn verify(db: &UserDb, digest: DigestRequest) -> Result<bool, BatchFailure
 }
 
 fn open(port: u16, shared: &str) -> UserDb {
+    open_with(port, shared, "")
+}
+
+fn open_with(port: u16, shared: &str, query: &str) -> UserDb {
     UserDb::new(Options {
         password: secret(shared),
-        ..options(&format!("radius://127.0.0.1:{port}?retransmit_ms=50"))
+        ..options(&format!(
+            "radius://127.0.0.1:{port}?retransmit_ms=50{query}"
+        ))
     })
     .unwrap()
 }
@@ -360,11 +366,18 @@ fn forged_answers_are_ignored_and_the_true_one_counts() {
 
 #[test]
 fn a_server_that_says_how_a_name_is_spelt_lets_in_nobody_who_spells_it_otherwise() {
-    for (returned, is_right) in [
-        ("", true),
-        ("u1", true),
-        ("U1", false),
-        ("u1@example.com", true),
+    for (query, returned, is_right) in [
+        ("", "", true),
+        ("", "u1", true),
+        ("", "U1", false),
+        ("", "u1 ", false),
+        ("", " U1", false),
+        ("", "ú1", true),
+        ("", "u1@example.com", true),
+        ("&user_name=exact", "", true),
+        ("&user_name=exact", "u1", true),
+        ("&user_name=exact", "ú1", false),
+        ("&user_name=exact", "u1@example.com", false),
     ] {
         let port = scripted(move |packet| {
             assert_eq!(packet.attribute(1), Some(b"u1".as_slice()));
@@ -374,8 +387,9 @@ fn a_server_that_says_how_a_name_is_spelt_lets_in_nobody_who_spells_it_otherwise
             vec![(packet.from, packet.answer_with(2, attributes, true, SECRET))]
         });
         run(async {
-            let asked = verify(&open(port, SECRET), digest("u1", "secret1")).await;
-            assert_eq!(asked, Ok(is_right), "{returned}");
+            let db = open_with(port, SECRET, query);
+            let asked = verify(&db, digest("u1", "secret1")).await;
+            assert_eq!(asked, Ok(is_right), "{query} {returned}");
         });
     }
 }
@@ -573,6 +587,7 @@ fn settings_that_make_no_sense_are_refused() {
         (with("radius://127.0.0.1/path"), "path"),
         (with("radius://127.0.0.1?retransmit_ms=1"), "retransmit_ms"),
         (with("radius://127.0.0.1?nas=x"), "nas"),
+        (with("radius://127.0.0.1?user_name=any"), "user_name=any"),
         (
             Options {
                 layout: Layout::Query("x".to_owned()),
