@@ -26,8 +26,8 @@ use crate::fault::Fault;
 use crate::net::Connector;
 use crate::pool::Pool;
 use crate::sql::{
-    BATCH_MAX, DOMAINS_MAX, Dialect, Group, Plan, Sheet, Step, Suspects, apart, groups, only,
-    switch,
+    BATCH_MAX, DOMAINS_MAX, Dialect, Group, Plan, Sheet, Step, Suspects, apart, check_domains,
+    groups, only, switch,
 };
 use crate::url::Url;
 use crate::{Capabilities, Changed, Error, Options};
@@ -167,7 +167,7 @@ impl Client {
             return Ok(None);
         };
         let step = Step {
-            sql: format!("{sql} LIMIT {DOMAINS_MAX}"),
+            sql: format!("{sql} LIMIT {}", DOMAINS_MAX + 1),
             values: Vec::new(),
         };
         let found = self.one_by_one(async |connection| match connection.rows(&step).await {
@@ -179,6 +179,7 @@ impl Client {
         let Some(rows) = found.await? else {
             return Ok(None);
         };
+        check_domains(rows.len())?;
         let mut domains = Vec::with_capacity(rows.len());
         for row in rows.iter() {
             let row = row.map_err(|garbled| Fault::from(std::io::Error::from(garbled)));

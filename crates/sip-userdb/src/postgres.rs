@@ -26,7 +26,8 @@ use crate::fault::Fault;
 use crate::net::Connector;
 use crate::pool::Pool;
 use crate::sql::{
-    BATCH_MAX, DOMAINS_MAX, Dialect, Group, Plan, Sheet, Step, Suspects, Value, apart, groups, only,
+    BATCH_MAX, DOMAINS_MAX, Dialect, Group, Plan, Sheet, Step, Suspects, Value, apart,
+    check_domains, groups, only,
 };
 use crate::url::Url;
 use crate::{Capabilities, Changed, Error, Options, Secret};
@@ -134,7 +135,7 @@ impl Client {
             return Ok(None);
         };
         let step = Step {
-            sql: format!("{sql} LIMIT {DOMAINS_MAX}"),
+            sql: format!("{sql} LIMIT {}", DOMAINS_MAX + 1),
             values: Vec::new(),
         };
         let found = self.one_by_one(async |session| match query(session, &step).await {
@@ -143,12 +144,14 @@ impl Client {
             Err(Fault::Refused(why)) if why.contains("42P01") => Ok(None),
             Err(fault) => Err(fault),
         });
-        let rows = found.await?;
-        Ok(rows.map(|rows| {
-            rows.iter()
-                .filter_map(|row| Some(str::from_utf8(bytes(row, 0)?).ok()?.to_owned()))
-                .collect()
-        }))
+        let Some(rows) = found.await? else {
+            return Ok(None);
+        };
+        check_domains(rows.len())?;
+        let domains = rows
+            .iter()
+            .filter_map(|row| Some(str::from_utf8(bytes(row, 0)?).ok()?.to_owned()));
+        Ok(Some(domains.collect()))
     }
 
     pub(crate) async fn changed(&self) -> Changed {

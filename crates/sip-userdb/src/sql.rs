@@ -15,6 +15,8 @@ pub(crate) use suspects::Suspects;
 pub(crate) use template::{Parameter, Select, Template};
 pub(crate) use write::{Step, Value};
 
+use crate::Error;
+
 /// The most users in one statement.
 pub(crate) const BATCH_MAX: usize = 256;
 
@@ -22,8 +24,20 @@ pub(crate) const BATCH_MAX: usize = 256;
 /// has longer ones.
 pub(crate) const NAME_MAX: usize = 255;
 
-/// The most domains that are read.
+/// The most domains that a store may list.
 pub(crate) const DOMAINS_MAX: usize = 10_000;
+
+/// An error where there are more: with some of them left out, users of those would be strangers,
+/// and nobody would know why.
+pub(crate) fn check_domains(count: usize) -> Result<(), Error> {
+    if count <= DOMAINS_MAX {
+        return Ok(());
+    }
+    Err(Error::new(
+        format!("the store lists more than {DOMAINS_MAX} domains, the most that are read"),
+        "take those off the list that nobody uses, or divide them among several servers",
+    ))
+}
 
 /// Which SQL is spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

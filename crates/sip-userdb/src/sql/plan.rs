@@ -152,8 +152,12 @@ impl Plan {
     pub(crate) fn domains(&self) -> Option<&'static str> {
         match (&self.tables, self.dialect) {
             (Tables::Signet, _) => Some("SELECT domain FROM signet_domains ORDER BY domain"),
-            (Tables::Subscriber(_), Dialect::Mysql) => Some("SELECT `domain` FROM `domain`"),
-            (Tables::Subscriber(_), Dialect::Postgres) => Some("SELECT \"domain\" FROM \"domain\""),
+            (Tables::Subscriber(_), Dialect::Mysql) => {
+                Some("SELECT `domain` FROM `domain` ORDER BY `domain`")
+            }
+            (Tables::Subscriber(_), Dialect::Postgres) => {
+                Some("SELECT \"domain\" FROM \"domain\" ORDER BY \"domain\"")
+            }
             (Tables::Query, _) => None,
         }
     }

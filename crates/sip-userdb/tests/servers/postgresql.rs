@@ -83,6 +83,16 @@ async fn domains(bed: &PostgreSql) {
     bed.sql("ALTER TABLE domain RENAME TO elsewhere");
     assert_eq!(listed(subscriber(false)).await, None);
     bed.sql("ALTER TABLE elsewhere RENAME TO domain");
+    let fill: Vec<String> = (1..10_000).map(|n| format!("('d{n}.example')")).collect();
+    let fill = fill.join(",");
+    bed.sql(&format!("INSERT INTO signet_domains VALUES {fill}"));
+    let all = listed(Layout::Signet).await;
+    assert_eq!(all.map(|all: Vec<String>| all.len()), Some(10_000));
+    bed.sql("INSERT INTO signet_domains VALUES ('more.example')");
+    let db = UserDb::new(bed.options(Layout::Signet, "")).unwrap();
+    let error = db.domains().await.unwrap_err();
+    assert!(error.what().contains("more than 10000 domains"), "{error}");
+    bed.sql("DELETE FROM signet_domains WHERE domain <> 'example.com'");
 }
 
 /// Phones that give `user@domain`: `ha1b` counts, and nothing else does.
