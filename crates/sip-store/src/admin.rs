@@ -397,14 +397,20 @@ impl Columns {
             .filter(|realm| !realm.is_empty())
             .or(realm_default);
         let realm = realm.ok_or_else(|| input("there is no realm; add a column realm"))?;
-        check_names(realm, user)?;
+        let asked = as_asked_for(realm);
+        check_names(&asked, user)?;
         let password = self
             .password
             .map(field)
             .filter(|password| !password.is_empty());
         if let Some(password) = password {
             check_password(password)?;
-            return Ok(ListedUser::with_password(realm, user, password));
+            return Ok(ListedUser::with_password(&asked, user, password));
+        }
+        if asked != realm {
+            return Err(input(&format!(
+                "phones are asked for the realm {asked}, and an HA1 counts for the one spelling that it was made with: if that is {asked}, write so; if it is {realm}, give the password instead"
+            )));
         }
         let mut secrets = Secrets::default();
         for &(algorithm, at) in &self.digests {
@@ -475,6 +481,11 @@ fn put_row(
         )?
         .execute((realm, user, digest(Algorithm::Md5), digest(Algorithm::Sha256), digest(Algorithm::Sha512_256), unix_ms))?;
     Ok(())
+}
+
+/// A realm as phones are asked for it: a domain in lower case, without a dot at its end.
+fn as_asked_for(realm: &str) -> String {
+    realm.trim_end_matches('.').to_ascii_lowercase()
 }
 
 /// What an HA1 is computed from must be told apart at its colons, and what

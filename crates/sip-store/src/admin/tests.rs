@@ -191,6 +191,24 @@ fn passwords_are_imported_as_their_digests() {
 }
 
 #[test]
+fn the_realm_of_a_password_is_that_which_phones_are_asked_for() {
+    let folder = Folder::new();
+    let mut database = folder.open();
+    let text = "user,domain,password\nalice,Example.ORG.,secret\n";
+    database.import_users(text, None, 1).expect("imported");
+    let imported = database.export_users(None).expect("exported");
+    let other_folder = Folder::new();
+    let mut other = other_folder.open();
+    other
+        .add_user("example.org", "alice", "secret", 1)
+        .expect("added");
+    assert_eq!(*other.export_users(None).expect("exported"), *imported);
+    database
+        .remove_user("example.org", "alice")
+        .expect("removed");
+}
+
+#[test]
 fn a_table_of_kamailio_is_imported_for_md5_alone() {
     let folder = Folder::new();
     let mut database = folder.open();
@@ -282,6 +300,18 @@ fn a_bad_list_changes_nothing_and_its_line_is_named() {
         (
             "user,realm,password\nalice,example.org,\"x\n",
             "line 2: a quote",
+        ),
+        (
+            "user,realm,ha1_md5\nalice,Example.ORG.,0123456789abcdef0123456789abcdef\n",
+            "line 2: phones are asked for the realm example.org, and an HA1",
+        ),
+        (
+            "user,realm,password\nalice,example.org,x\nalice,EXAMPLE.org,y\n",
+            "line 3: alice in example.org stands",
+        ),
+        (
+            "user,realm,password\nalice,.,x\n",
+            "line 2: \"\" is no realm",
         ),
     ] {
         let error = database.import_users(text, None, 1).expect_err("refused");
