@@ -26,6 +26,7 @@ use invariant::broken;
 use siphasher::sip128::{Hasher128, SipHasher13};
 
 use crate::nonce::Nonce;
+use crate::server::CLOCK_SKEW_MS;
 
 /// How far behind the highest count a count may come and still be told from a
 /// used one: requests of one client overtake each other on the way.
@@ -200,9 +201,10 @@ impl Stripe {
             return broken!("the youngest is one of GENERATIONS");
         };
         let len = generation.used.len();
-        // A clock that was set back must not keep a generation open for long.
-        let is_old =
-            unix_ms < self.opened_unix_ms || unix_ms - self.opened_unix_ms >= generation_ms;
+        // A clock that was set back must not keep a generation open for long; one that is a little
+        // behind the clock of the shard that opened it was not.
+        let was_set_back = unix_ms.saturating_add(CLOCK_SKEW_MS) < self.opened_unix_ms;
+        let is_old = was_set_back || unix_ms.saturating_sub(self.opened_unix_ms) >= generation_ms;
         if len < entries_max && !is_old {
             return;
         }

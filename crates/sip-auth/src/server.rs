@@ -22,9 +22,9 @@ use crate::{Algorithm, DigestRequest, Failure, Ha1, Qop, Reply};
 
 use given::Bad;
 
-/// How far ahead of this shard's clock the one that issued a nonce may be:
+/// How far ahead of this shard's clock that of another may be, as of the one that issued a nonce:
 /// shards read the clock once for each batch.
-const CLOCK_SKEW_MS: u64 = 1_000;
+pub(crate) const CLOCK_SKEW_MS: u64 = 1_000;
 
 /// What a request's credentials are worth before the store was asked.
 #[derive(Debug)]

@@ -183,6 +183,28 @@ fn a_clock_set_back_neither_opens_nor_closes_the_window() {
     }
 }
 
+#[test]
+fn a_clock_that_is_a_little_behind_another_ends_no_generation() {
+    let window = window(1 << 20);
+    let in_one = |serial: &u64| window.fingerprint(&nonce(*serial), b"alice").stripe() == 0;
+    let mut serials = (1..).filter(in_one);
+    let mut admit = |unix_ms| {
+        let serial = serials.next().expect("there are more");
+        let admission = window.admit(unix_ms, &nonce(serial), b"alice", 1);
+        assert_eq!(admission, Admission::Admitted);
+        serial
+    };
+    let generations = [0, 1, 2, 3].map(|nth| admit(1_000_000 + nth * 100_000));
+    // Three shards, whose clocks are a millisecond apart each.
+    for unix_ms in [1_400_000, 1_399_999, 1_399_998] {
+        admit(unix_ms);
+    }
+    let again = generations.map(|serial| window.admit(1_399_998, &nonce(serial), b"alice", 1));
+    let [oldest, others @ ..] = again;
+    assert_eq!(oldest, Admission::Forgotten);
+    assert_eq!(others, [Admission::Replayed; 3]);
+}
+
 proptest! {
     /// Whatever the order, the clock and the pressure: no count twice.
     #[test]
