@@ -3,6 +3,7 @@
 use zeroize::Zeroizing;
 
 use super::ber::{self, ENUMERATED, INTEGER, OCTET_STRING, Reader, SEQUENCE, SET};
+use crate::fault::saying;
 
 const BIND_REQUEST: u8 = 0x60;
 const SEARCH_REQUEST: u8 = 0x63;
@@ -200,7 +201,7 @@ impl Message<'_> {
         let text = parts.expect(OCTET_STRING)?;
         Some(Ended {
             code,
-            text: String::from_utf8_lossy(text).into_owned(),
+            text: saying(text),
         })
     }
 
@@ -295,6 +296,21 @@ mod tests {
             assert!(read(garbage).is_err(), "{garbage:?}");
             assert_eq!(id(garbage), None);
         }
+    }
+
+    #[test]
+    fn what_the_directory_says_is_one_line_of_the_log() {
+        let said = [b"no\nsuch\x1b[2J base".as_slice(), &[b'x'; 1_000]].concat();
+        let mut out = Vec::new();
+        write(7, SEARCH_DONE, &mut out, |out| {
+            ber::octets(ENUMERATED, &[32], out);
+            ber::octets(OCTET_STRING, b"", out);
+            ber::octets(OCTET_STRING, &said, out);
+        });
+        let (message, _) = read(&out).unwrap().unwrap();
+        let Ended { code, text } = message.ended().unwrap();
+        assert!(text.starts_with("no such [2J basexxx"), "{text}");
+        assert_eq!((code, text.chars().count()), (32, 200));
     }
 
     #[test]

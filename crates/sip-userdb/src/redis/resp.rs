@@ -2,6 +2,8 @@
 
 use zeroize::Zeroizing;
 
+use crate::fault::saying;
+
 /// How deep arrays may stand in each other: what is asked here is answered at depth two.
 const DEPTH_MAX: usize = 4;
 
@@ -13,7 +15,7 @@ const LINE_MAX: usize = 4096;
 pub(super) enum Reply {
     /// `+OK` and the like.
     Simple(String),
-    /// What the server says is wrong.
+    /// What the server says is wrong, fit to be shown.
     Error(String),
     /// A number.
     Integer(i64),
@@ -75,7 +77,7 @@ impl<'a> Reader<'a> {
             .ok_or_else(|| "an empty line in the place of a reply".to_owned())?;
         let reply = match kind {
             b'+' => Reply::Simple(String::from_utf8_lossy(text).into_owned()),
-            b'-' => Reply::Error(String::from_utf8_lossy(text).into_owned()),
+            b'-' => Reply::Error(saying(text)),
             b':' => Reply::Integer(number(text)?),
             b'$' => match length(text)? {
                 None => Reply::Bulk(None),
@@ -188,6 +190,16 @@ mod tests {
         for len in 0..first {
             assert_eq!(read(&input[..len]), Ok(None), "{len} bytes");
         }
+    }
+
+    #[test]
+    fn what_the_server_says_is_wrong_is_one_line_of_the_log() {
+        let input = [b"-ERR a\nforged line\x1b[2J".as_slice(), &[b'x'; 1_000], b"\r\n"].concat();
+        let Ok(Some((Reply::Error(why), len))) = read(&input) else {
+            panic!("no error");
+        };
+        assert!(why.starts_with("ERR a forged line [2Jxxx"), "{why}");
+        assert_eq!((why.chars().count(), len), (200, input.len()));
     }
 
     #[test]
