@@ -68,19 +68,21 @@ pub(crate) async fn log_in(connector: &Connector, config: &Config) -> Result<Log
     connector
         .in_time(async {
             let mut stream = connector.open().await?;
-            let mut config = config.clone();
-            // TLS has begun by then, where it is wanted.
-            config.ssl_mode(SslMode::Disable);
             if connector.wants_tls() {
                 ask_for_tls(&mut stream).await?;
                 stream = connector.upgrade(stream).await?;
-                config
-                    .ssl_mode(SslMode::Require)
-                    .ssl_negotiation(SslNegotiation::Direct);
             }
+            let mut config = config.clone();
+            // TLS has begun by then, where it is wanted: the stream goes through `Begun` as it is.
+            config
+                .ssl_mode(SslMode::Require)
+                .ssl_negotiation(SslNegotiation::Direct);
+            let begun = Begun {
+                is_private: connector.is_private(),
+            };
             let silence = stream.silence();
             let (client, connection) = config
-                .connect_raw(stream, Begun)
+                .connect_raw(stream, begun)
                 .await
                 .map_err(|error| fault(&error))?;
             Ok(LoggedIn {
@@ -111,8 +113,10 @@ async fn ask_for_tls(stream: &mut Stream) -> Result<(), Fault> {
     }
 }
 
-/// Hands over a stream that is under TLS already.
-struct Begun;
+/// Hands over a stream that is under TLS already, where that is wanted.
+struct Begun {
+    is_private: bool,
+}
 
 impl TlsConnect<Stream> for Begun {
     type Stream = Bound;
@@ -120,17 +124,63 @@ impl TlsConnect<Stream> for Begun {
     type Future = Ready<io::Result<Bound>>;
 
     fn connect(self, stream: Stream) -> Self::Future {
-        ready(Ok(Bound(stream)))
+        ready(Ok(Bound {
+            stream,
+            is_private: self.is_private,
+            said: Vec::with_capacity(SAID_FIRST),
+        }))
     }
 }
 
+/// The bytes with which a server says how a user is to log in: a kind, a length and a number
+/// ("Message Formats" in PostgreSQL's manual).
+const SAID_FIRST: usize = 9;
+
 /// A stream that tells which certificate it is bound to, so that a password's proof is good
-/// for this connection alone (SCRAM-SHA-256-PLUS, RFC 5929 4).
-pub(crate) struct Bound(Stream);
+/// for this connection alone (SCRAM-SHA-256-PLUS, RFC 5929 4). Where others can read it, it
+/// ends when the server asks for the password itself: the protocol's client would send it to
+/// whoever asks.
+pub(crate) struct Bound {
+    stream: Stream,
+    is_private: bool,
+    /// What the server has said first, as far as it says how to log in.
+    said: Vec<u8>,
+}
+
+/// The server asks for the password where others could read it.
+#[derive(Debug)]
+struct WantsPassword;
+
+impl std::fmt::Display for WantsPassword {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(
+            "the server wants the password itself, which is sent under TLS or over a socket \
+             (?socket=) only: set tls = \"always\" here, or scram-sha-256 in its pg_hba.conf",
+        )
+    }
+}
+
+impl std::error::Error for WantsPassword {}
+
+impl Bound {
+    /// Looks at what the server says first.
+    fn heard(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let left = SAID_FIRST.saturating_sub(self.said.len());
+        if self.is_private || left == 0 {
+            return Ok(());
+        }
+        self.said.extend(bytes.iter().take(left));
+        // AuthenticationCleartextPassword, however long it says it is.
+        match self.said.as_slice() {
+            [b'R', _, _, _, _, 0, 0, 0, 3] => Err(io::Error::other(WantsPassword)),
+            _ => Ok(()),
+        }
+    }
+}
 
 impl TlsStream for Bound {
     fn channel_binding(&self) -> ChannelBinding {
-        self.0
+        self.stream
             .peer_certificate()
             .and_then(end_point)
             .map_or_else(ChannelBinding::none, ChannelBinding::tls_server_end_point)
@@ -162,7 +212,13 @@ impl AsyncRead for Bound {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(context, buffer)
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
+        let read = buffer.filled().get(before..).unwrap_or_default();
+        match self.heard(read) {
+            Ok(()) => polled,
+            Err(error) => Poll::Ready(Err(error)),
+        }
     }
 }
 
@@ -172,15 +228,15 @@ impl AsyncWrite for Bound {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
+        Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
+        Pin::new(&mut self.stream).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
 
@@ -211,6 +267,9 @@ pub(crate) fn fault(error: &Error) -> Fault {
     match why.and_then(|why| why.downcast_ref::<io::Error>()) {
         Some(why) if why.kind() == io::ErrorKind::UnexpectedEof => {
             Fault::Unreachable("the store closed the connection".to_owned())
+        }
+        Some(why) if why.get_ref().is_some_and(|why| why.is::<WantsPassword>()) => {
+            Fault::Refused(why.to_string())
         }
         Some(why) => Fault::Unreachable(why.to_string()),
         None if error.is_closed() => {

@@ -5,6 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use sip_auth::Algorithm;
+use sip_lookup::BatchFailure;
 use sip_userdb::{Options, UserDb};
 
 use super::{one, options, unreachable};
@@ -171,4 +172,36 @@ fn a_postgresql_that_is_ready_before_it_has_answered_is_left() {
         unreachable(one(&db, "nobody").await);
         assert_is(&db, &one(&db, "alice").await.unwrap(), "alice");
     });
+}
+
+/// Whoever can answer in the server's place would only have to ask.
+#[test]
+fn the_password_itself_is_not_sent_to_a_postgresql_where_others_can_read_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        frontend_content(&mut stream).unwrap();
+        let wants_it = backend(b'R', &[&[0, 0, 0, 3]]);
+        // In two parts, the second of which is late.
+        let (begin, end) = wants_it.split_at(7);
+        stream.write_all(begin).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        stream.write_all(end).unwrap();
+        let mut said = Vec::new();
+        let _ = stream.read_to_end(&mut said);
+        said
+    });
+    let db = UserDb::new(options(&format!(
+        "postgresql://signet@127.0.0.1:{port}/sip"
+    )))
+    .unwrap();
+    run(async {
+        let refused = one(&db, "alice").await.unwrap_err();
+        let BatchFailure::LogInRefused(why) = &refused else {
+            panic!("{refused:?}");
+        };
+        assert!(why.contains("the password itself"), "{why}");
+    });
+    assert_eq!(server.join().unwrap(), b"");
 }
