@@ -100,6 +100,35 @@ fn who_hides_may_no_more_than_who_does_not() {
 }
 
 #[test]
+fn who_hides_shows_nothing_in_the_place_of_his_name() {
+    for inbound in [Inbound::Trusted, Inbound::Anyone] {
+        for user in ["+4930999", "%2B4930999", "bob", "anonymous;+4930999"] {
+            let mut house = House::with(book(), |settings| settings.inbound = inbound);
+            let request = hidden(&mut house, NUMBER);
+            let challenge = only(house.bed.receive(&alice(UDP), &request.text()));
+            assert_eq!(challenge.status(), 407);
+            // A digest says nothing of From.
+            let from = format!("sip:{user}@anonymous.invalid");
+            let request = house.request("INVITE", &from, NUMBER, UDP);
+            let line = credentials(&challenge, &request, "alice", "alice");
+            let mut sent = house.bed.receive(&alice(UDP), &request.with(&line).text());
+            sent.extend(house.look_up());
+            assert_eq!(status(sent), 403, "{inbound:?} {user}");
+        }
+    }
+    for from in [
+        "sip:anonymous.invalid",
+        "sip:%61nonymous@anonymous.invalid",
+        "sip:Anonymous@ANONYMOUS.INVALID",
+    ] {
+        let mut house = closed();
+        let request = house.request("INVITE", from, NUMBER, UDP);
+        let (_, sent) = house.signed(&alice(UDP), "alice", request);
+        assert_eq!(copies(&sent).len(), 1, "{from}");
+    }
+}
+
+#[test]
 fn where_strangers_are_let_in_whoever_hides_is_asked_only_for_what_users_may() {
     let mut house = House::new(book());
     house.phone("bob", 9);

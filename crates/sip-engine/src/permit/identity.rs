@@ -102,13 +102,19 @@ pub(super) fn is_ours(cx: &GateContext<'_>, uri: &Uri<'_>) -> bool {
 }
 
 /// Whether From is that of a caller who does not say who he is.
-// RFC 3323 4.1.1.3 has `sip:anonymous@anonymous.invalid` in its place.
 pub(super) fn is_anonymous(message: &Message) -> bool {
     let from = message.from().ok().and_then(|from| from.uri());
-    from.is_some_and(|uri| {
-        let host = uri.host_port.host;
-        uri.is_sip() && host.eq_ignore_ascii_case(b"anonymous.invalid")
-    })
+    from.is_some_and(|uri| names_nobody(&uri))
+}
+
+/// Whether a URI in the place of a caller's says nothing of him. Another user before that host would
+/// be shown, a number for example, and nobody has vouched for it.
+// RFC 3323 4.1.1.3 has `sip:anonymous@anonymous.invalid` in that place.
+pub(super) fn names_nobody(uri: &Uri<'_>) -> bool {
+    let host = uri.host_port.host;
+    let is_nowhere = uri.is_sip() && host.eq_ignore_ascii_case(b"anonymous.invalid");
+    let user = uri.user_bytes().map(|byte| byte.to_ascii_lowercase());
+    is_nowhere && (uri.user.is_none() || user.eq(*b"anonymous"))
 }
 
 /// Whether there are credentials for one of our realms.

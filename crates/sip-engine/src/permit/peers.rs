@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sip_msg::network::is_in;
 use sip_msg::{HeaderName, Message, Uri, VerifiedPeer};
 
-use super::{GateContext, trust};
+use super::{GateContext, identity, trust};
 use crate::Settings;
 use crate::own::Own;
 use crate::sender::Sender;
@@ -195,15 +195,8 @@ fn claims(message: &Message) -> impl Iterator<Item = Claim<'_>> {
         .chain(trust::callers(message))
         .map(|uri| match uri {
             None => Claim::Unreadable,
-            Some(uri) if uri.is_sip() => {
-                let host = uri.host_port.host;
-                // RFC 3323 4.1.1.3 has this in the place of a domain.
-                if host.eq_ignore_ascii_case(b"anonymous.invalid") {
-                    Claim::Nobody
-                } else {
-                    Claim::User(uri)
-                }
-            }
+            Some(uri) if identity::names_nobody(&uri) => Claim::Nobody,
+            Some(uri) if uri.is_sip() => Claim::User(uri),
             Some(uri) if uri.scheme == sip_msg::uri::Scheme::Tel => Claim::Nobody,
             Some(_) => Claim::Unreadable,
         })

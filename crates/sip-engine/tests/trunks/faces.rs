@@ -2,7 +2,9 @@
 
 use sip_engine::hook::{HookSettings, OnFailure};
 
+use super::people::{OUTSIDE, house_with};
 use super::*;
+use crate::house::{book, lines_of, status};
 
 fn with_identity(identity: Identity) -> Trunk {
     Trunk {
@@ -183,6 +185,33 @@ fn who_asks_for_privacy_is_anonymous_for_the_whole_dialog() {
         let bye = call.sent(&mut bed, "BYE", 8);
         assert_eq!(bye.header(HeaderName::From).as_deref(), Some(anonymous));
         assert!(!bye.text.contains("alice@example.org"), "{}", bye.text);
+    }
+}
+
+#[test]
+fn who_hides_shows_no_provider_a_number_of_his_choice() {
+    for identity in [
+        Identity::AsIs,
+        Identity::Asserted,
+        Identity::Preferred,
+        Identity::RemoteParty,
+        Identity::From,
+    ] {
+        let mut house = house_with(book(), with_identity(identity), |_| {});
+        let anonymous = "sip:anonymous@anonymous.invalid";
+        let hidden = house.request("INVITE", anonymous, OUTSIDE, UDP);
+        let challenge = only(house.bed.receive(&alice(UDP), &hidden.text()));
+        let from = "sip:+4930999@anonymous.invalid";
+        let request = house.request("INVITE", from, OUTSIDE, UDP);
+        let line = crate::house::credentials(&challenge, &request, "alice", "alice");
+        let mut sent = house.bed.receive(&alice(UDP), &request.with(&line).text());
+        sent.extend(house.look_up());
+        assert_eq!(status(sent), 403, "{identity:?}");
+        // Who says nothing is let out, and nothing is said of him.
+        let hidden = house.request("INVITE", anonymous, OUTSIDE, UDP);
+        let (_, sent) = house.signed(&alice(UDP), "alice", hidden);
+        let shown = lines_of(&the(sent, "INVITE"), "From");
+        assert_eq!(shown, [format!("From: <{anonymous}>;tag=a")]);
     }
 }
 

@@ -40,7 +40,8 @@ fn a_neighbour_is_known_by_its_certificate_and_speaks_for_what_is_in_it() {
         // One of ours is for its user alone, whatever the neighbour is.
         (&["peer.example"], "example.org", "403"),
         (&["peer.example"], "192.0.2.1", "403"),
-        (&["peer.example"], "anonymous.invalid", "peer"),
+        // Whoever hides has no other name there.
+        (&["peer.example"], "anonymous.invalid", "403"),
         // Another's certificate makes nobody this neighbour.
         (&["other.example"], "other.example", "403"),
         (&["other.example"], "peer.example", "403"),
@@ -62,6 +63,12 @@ fn a_neighbour_is_known_by_its_certificate_and_speaks_for_what_is_in_it() {
                 );
             }
         }
+    }
+    world.peer = proved(&["peer.example"], true);
+    for hidden in ["anonymous@anonymous.invalid", "anonymous.invalid"] {
+        let hidden = format!("<sip:{hidden}>;tag=1");
+        let text = of("INVITE", OUR_BOB, &hidden, BOB, "");
+        assert_eq!(judged(&world, &tls(), &text), "peer", "{hidden}");
     }
     // Without a proof it is a stranger, from wherever it comes.
     world.peer = None;
