@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sip_auth::Side as AuthSide;
-use sip_msg::{HeaderName, Message, Method};
+use sip_msg::{HeaderName, Message, Method, Uri};
 
 use super::auth::group_of;
 use super::faces::{self, Caller, decimal, in_e164};
@@ -401,16 +401,22 @@ impl Shard {
         (copy.from, copy.to) = (faces.from, faces.to);
     }
 
+    /// Whether a URI in From is in our domains, whatever port it has: by its host alone the gate has
+    /// asked for the password of its user.
+    fn is_of_here(&self, uri: &Uri<'_>) -> bool {
+        uri.is_sip() && self.own.is_own_host(uri.host_port.host)
+    }
+
     /// Whether From is in our domains.
     fn is_from_here(&self, request: &Message) -> bool {
         let from = request.from().ok().and_then(|from| from.uri());
-        from.is_some_and(|uri| self.own.is_own_uri(&uri))
+        from.is_some_and(|uri| self.is_of_here(&uri))
     }
 
     /// What is written of the user in From.
     fn person_in_from(&self, request: &Message) -> Option<Arc<Person>> {
         let from = request.from().ok().and_then(|from| from.uri());
-        from.filter(|uri| self.own.is_own_uri(uri))
+        from.filter(|uri| self.is_of_here(uri))
             .and_then(|uri| self.person_at(&uri))
     }
 

@@ -123,6 +123,37 @@ fn a_provider_knows_a_caller_by_the_header_that_it_wants() {
 }
 
 #[test]
+fn a_port_in_from_makes_nobody_another() {
+    // The gate has let alice in by her password.
+    let from = "sip:alice@example.org:9999";
+    for (identity, caller_id, line) in [
+        (
+            Identity::Asserted,
+            None,
+            "P-Asserted-Identity: <sip:+4930101@provider.example>",
+        ),
+        (
+            Identity::From,
+            None,
+            "From: <sip:+4930101@provider.example>;tag=a",
+        ),
+        (
+            Identity::From,
+            Some("+4930333"),
+            "From: <sip:+4930333@provider.example>;tag=a",
+        ),
+    ] {
+        let book = book().person("alice", |person| person.caller_id = caller_id.map(Into::into));
+        let mut house = house_with(book, with_identity(identity), |_| {});
+        let request = house.request("INVITE", from, OUTSIDE, UDP);
+        let (_, sent) = house.signed(&alice(UDP), "alice", request);
+        let sent = the(sent, "INVITE");
+        let line = format!("\r\n{line}\r\n");
+        assert!(sent.text.contains(&line), "{}", sent.text);
+    }
+}
+
+#[test]
 fn a_provider_that_has_a_header_for_callers_gets_no_other_of_the_hooks() {
     let hooks = ["P-Asserted-Identity", "Remote-Party-ID"];
     for (identity, expected) in [
