@@ -17,6 +17,11 @@ pub use rewrite::{BadRule, Rewrite};
 /// The longest number that is read. E.164 has 15 digits; prefixes of operators come on top.
 pub(crate) const DIGITS_MAX: usize = 64;
 
+/// The most parts between `*` and `#`, and the most prefixes one behind the other, of a number that
+/// is judged. The longest codes of switches have seven parts, and nobody dials a prefix twice. Each of
+/// them is compared with both lists, and whoever may call anybody may send them.
+const PARTS_MAX: usize = 8;
+
 /// How far a user may call; each goes as far as those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(
@@ -140,6 +145,59 @@ enum Form<'n> {
     Odd(&'n str),
 }
 
+/// The fronts of both lists as the rules read them.
+#[derive(Debug)]
+pub(crate) struct Fronts {
+    blocked: List,
+    premium: List,
+}
+
+/// The fronts of a list.
+#[derive(Debug)]
+struct List {
+    fronts: Vec<Front>,
+    /// How often they were compared with a reading of a number.
+    #[cfg(test)]
+    asked: std::sync::atomic::AtomicUsize,
+}
+
+/// A front of numbers.
+#[derive(Debug)]
+struct Front {
+    /// As it is written.
+    text: Box<str>,
+    /// With `+` and the country's code, where that can be told.
+    global: Option<String>,
+}
+
+impl List {
+    fn new(rules: &NumberRules, fronts: &[Box<str>]) -> Self {
+        let fronts = fronts.iter().map(|text| Front {
+            text: text.clone(),
+            global: rules.global(text),
+        });
+        Self {
+            fronts: fronts.collect(),
+            #[cfg(test)]
+            asked: std::sync::atomic::AtomicUsize::new(0),
+        }
+    }
+
+    /// Whether a reading of a number begins with one of them.
+    fn has(&self, form: &Form<'_>) -> bool {
+        #[cfg(test)]
+        self.asked
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.fronts.iter().any(|front| match form {
+            Form::Global(number) => {
+                let global = front.global.as_deref();
+                global.is_some_and(|front| number.starts_with(front))
+            }
+            Form::Local(number) | Form::Odd(number) => number.starts_with(&*front.text),
+        })
+    }
+}
+
 impl NumberRules {
     /// Whether they hold anybody back, or lead anybody elsewhere.
     pub fn matter(&self) -> bool {
@@ -149,11 +207,19 @@ impl NumberRules {
             || !self.rewrites.is_empty()
     }
 
+    /// The lists as these rules read them: once, when the rules are taken over.
+    pub(crate) fn fronts(&self) -> Fronts {
+        Fronts {
+            blocked: List::new(self, &self.blocked),
+            premium: List::new(self, &self.premium),
+        }
+    }
+
     /// What a number is, that was dialled so and leaves so.
-    pub fn class(&self, dialled: &str, leaving: &str) -> Class {
+    pub(crate) fn class(&self, fronts: &Fronts, dialled: &str, leaving: &str) -> Class {
         match self.is_emergency(dialled) || self.is_emergency(leaving) {
             true => Class::Emergency,
-            false => self.worst([dialled, leaving]),
+            false => self.worst(fronts, [dialled, leaving]),
         }
     }
 
@@ -179,14 +245,18 @@ impl NumberRules {
 
     /// The worst of what several readings of a number are; an emergency is a call in this
     /// country here.
-    pub(crate) fn worst<'n>(&self, readings: impl IntoIterator<Item = &'n str>) -> Class {
+    pub(crate) fn worst<'n>(
+        &self,
+        fronts: &Fronts,
+        readings: impl IntoIterator<Item = &'n str>,
+    ) -> Class {
         let mut needs = None;
         for number in readings {
-            let form = self.form(number);
-            if self.is_listed(&self.blocked, &form) {
+            // In which lists it is cannot be told without reading it to its end.
+            if self.is_tangled(number) || self.is_listed(&fronts.blocked, number) {
                 return Class::Blocked;
             }
-            needs = needs.max(self.needs(&form));
+            needs = needs.max(self.needs(fronts, number));
         }
         // What cannot be told costs what is dearest of what needs no list.
         Class::Needs(needs.unwrap_or(Permission::International))
@@ -210,11 +280,11 @@ impl NumberRules {
         rules.find_map(|rule| rule.apply(number))
     }
 
-    fn needs(&self, form: &Form<'_>) -> Option<Permission> {
-        if self.is_listed(&self.premium, form) {
+    fn needs(&self, fronts: &Fronts, number: &str) -> Option<Permission> {
+        if self.is_listed(&fronts.premium, number) {
             return Some(Permission::Premium);
         }
-        match form {
+        match self.form(number) {
             Form::Global(number) => {
                 let digits = number.trim_start_matches('+');
                 let is_ours = !self.country_code.is_empty();
@@ -228,30 +298,46 @@ impl NumberRules {
         }
     }
 
-    fn is_listed(&self, fronts: &[Box<str>], form: &Form<'_>) -> bool {
-        match form {
-            Form::Odd(number) => self.has_listed(fronts, number),
-            known => fronts.iter().any(|front| match (known, self.form(front)) {
-                (Form::Global(number), Form::Global(front)) => number.starts_with(&front),
-                (Form::Local(number), _) => number.starts_with(&**front),
-                _ => false,
-            }),
-        }
+    /// Whether there is more to read in a number than anybody dials.
+    fn is_tangled(&self, number: &str) -> bool {
+        let mut parts = number.split(is_code).filter(|part| !part.is_empty());
+        let has_many_prefixes = |part: &str| {
+            let cut = std::iter::successors(Some(part), |&rest| self.without_prefix(rest));
+            cut.skip(1).nth(PARTS_MAX).is_some()
+        };
+        parts.clone().count() > PARTS_MAX || parts.any(has_many_prefixes)
     }
 
-    /// The same of what has `*` or `#` in it. `0900123#` ends with the sign that whoever dials
-    /// ends with, `*31#0900123` hides the caller and calls `0900123`, and `*21*0900123#` forwards
-    /// to it.
-    fn has_listed(&self, fronts: &[Box<str>], number: &str) -> bool {
-        let is_code = |c: char| matches!(c, '*' | '#');
-        let mut parts = number
-            .split(is_code)
-            .filter(|part| part.len() < number.len());
-        fronts.iter().any(|front| number.starts_with(&**front))
-            || parts.any(|part| self.is_listed(fronts, &self.form(part)))
-            || self
-                .without_prefix(number)
-                .is_some_and(|rest| self.is_listed(fronts, &self.form(rest)))
+    /// Whether a number is in a list, in any way to read it. `0900123#` ends with the sign that
+    /// whoever dials ends with, `*31#0900123` hides the caller and calls `0900123`, and `*21*0900123#`
+    /// forwards to it. What stands behind a `*` or `#` is the same whatever is cut from the front, so
+    /// it is read once.
+    fn is_listed(&self, list: &List, number: &str) -> bool {
+        let behind = number.split(is_code).skip(1);
+        let mut behind = behind.filter(|part| !part.is_empty());
+        self.begins_listed(list, number) || behind.any(|part| self.begins_listed(list, part))
+    }
+
+    /// The same of a number as a whole and of its first part, with all prefixes and without.
+    fn begins_listed(&self, list: &List, number: &str) -> bool {
+        let mut rest = Some(number);
+        while let Some(whole) = rest {
+            let form = self.form(whole);
+            if list.has(&form) {
+                return true;
+            }
+            // Of one that can be told nothing is cut.
+            let Form::Odd(_) = form else {
+                return false;
+            };
+            if let Some((first, _)) = whole.split_once(is_code)
+                && list.has(&self.form(first))
+            {
+                return true;
+            }
+            rest = self.without_prefix(whole);
+        }
+        false
     }
 
     /// What is left of `+0900123` and `+0043`, which are no numbers, for whoever passes over the
@@ -400,6 +486,11 @@ fn params_of(uri: &Uri<'_>) -> Vec<(Vec<u8>, Vec<u8>)> {
     pairs.collect()
 }
 
+/// What separates the parts of a code that a switch reads.
+const fn is_code(c: char) -> bool {
+    matches!(c, '*' | '#')
+}
+
 /// RFC 3966 3: visual separators; a space stands there only where it was escaped.
 const fn is_separator(byte: u8) -> bool {
     matches!(byte, b'-' | b'.' | b'(' | b')' | b' ')
@@ -421,7 +512,8 @@ mod tests {
     }
 
     fn class(number: &str) -> Class {
-        german().class(number, number)
+        let rules = german();
+        rules.class(&rules.fronts(), number, number)
     }
 
     #[test]
@@ -517,9 +609,52 @@ mod tests {
     }
 
     #[test]
+    fn a_number_is_read_to_its_end_or_blocked() {
+        use Permission::*;
+        // GSM has these for a forward with its time, and for a new password.
+        for ordinary in ["**61*030123*11*20#", "**03**1234*5678*5678#", "##002#"] {
+            assert_eq!(class(ordinary), Class::Needs(International), "{ordinary}");
+        }
+        let parts = |count: usize| vec!["1"; count].join("*");
+        let prefixes = |count: usize| format!("*31#{}30", "00".repeat(count));
+        for read in [parts(8), prefixes(8), format!("{}30", "00".repeat(8))] {
+            assert_eq!(class(&read), Class::Needs(International), "{read}");
+        }
+        for tangled in [parts(9), parts(16), prefixes(9), prefixes(16)] {
+            assert_eq!(class(&tangled), Class::Blocked, "{tangled}");
+        }
+    }
+
+    #[test]
+    fn what_a_number_is_compared_with_grows_with_its_length_alone() {
+        use std::sync::atomic::Ordering;
+        let mut rules = german();
+        rules.premium.clear();
+        rules.blocked = (0..1_000).map(|of| format!("+88{of}").into()).collect();
+        let fronts = rules.fronts();
+        let compared = |number: &str| {
+            fronts.blocked.asked.store(0, Ordering::Relaxed);
+            rules.class(&fronts, number, number);
+            fronts.blocked.asked.load(Ordering::Relaxed)
+        };
+        // It is judged as it was dialled and as it leaves.
+        assert_eq!(compared("+4930123"), 2);
+        assert_eq!(compared("030123"), 2);
+        // Every prefix that is cut once, with what stands before the next code, and each part behind
+        // it once.
+        let part = "0000000030*";
+        let longest = part.repeat(DIGITS_MAX / part.len());
+        assert_eq!(longest.len(), 55);
+        assert_eq!(compared(&longest), 2 * (5 * 2 + 4 * 4));
+        let tangled = "0*".repeat(DIGITS_MAX / 2);
+        assert_eq!(compared(&tangled), 0);
+    }
+
+    #[test]
     fn the_worse_of_two_spellings_counts() {
         let rules = german();
-        let of = |dialled, leaving| rules.class(dialled, leaving);
+        let fronts = rules.fronts();
+        let of = |dialled, leaving| rules.class(&fronts, dialled, leaving);
         // 9 for a line, which the group cuts.
         assert_eq!(of("90900123", "0900123"), Class::Blocked);
         assert_eq!(
@@ -538,7 +673,8 @@ mod tests {
     #[test]
     fn without_a_country_everything_with_a_code_is_abroad() {
         let rules = NumberRules::default();
-        let needs = |number| match rules.class(number, number) {
+        let fronts = rules.fronts();
+        let needs = |number| match rules.class(&fronts, number, number) {
             Class::Needs(needs) => needs,
             other => panic!("{other:?}"),
         };
@@ -557,7 +693,8 @@ mod tests {
             premium: vec!["+1900".into()],
             ..NumberRules::default()
         };
-        let of = |number| american.class(number, number);
+        let fronts = american.fronts();
+        let of = |number| american.class(&fronts, number, number);
         assert_eq!(of("12125551212"), Class::Needs(Permission::National));
         assert_eq!(of("+12125551212"), Class::Needs(Permission::National));
         assert_eq!(of("2125551212"), Class::Needs(Permission::National));

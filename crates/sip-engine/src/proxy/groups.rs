@@ -203,8 +203,8 @@ impl Shard {
         self.judge(
             permit,
             match is_plain {
-                true => rules.class(number, number),
-                false => rules.worst(readings.iter().map(String::as_str)),
+                true => rules.class(&self.fronts, number, number),
+                false => rules.worst(&self.fronts, readings.iter().map(String::as_str)),
             },
         )
     }
@@ -243,10 +243,10 @@ impl Shard {
     ) -> Result<bool, Outcome> {
         let rules = &self.settings.numbers;
         let leaving = rewritten(number, group);
-        let is_emergency = self.judge(permit, rules.class(number, &leaving))?;
+        let is_emergency = self.judge(permit, rules.class(&self.fronts, number, &leaving))?;
         let trunk = group.trunk.as_ref();
         match trunk.and_then(|trunk| trunk.numbers.plan.understood(&leaving)) {
-            Some(e164) => self.judge(permit, rules.class(number, &e164)),
+            Some(e164) => self.judge(permit, rules.class(&self.fronts, number, &e164)),
             None => Ok(is_emergency),
         }
     }
@@ -262,7 +262,10 @@ impl Shard {
         let (rules, plan) = (&self.settings.numbers, &trunk.numbers.plan);
         let readings = readings_of(uri);
         let mut understood = readings.iter().filter_map(|of| plan.understood(of));
-        understood.try_for_each(|e164| self.judge(permit, rules.worst([&*e164])).map(drop))
+        understood.try_for_each(|e164| {
+            let class = rules.worst(&self.fronts, [&*e164]);
+            self.judge(permit, class).map(drop)
+        })
     }
 
     /// Whether whoever has that permit may call numbers of that class; and whether he may because

@@ -173,7 +173,8 @@ reasons! {
     /// `signet user set NAME --permissions ...`, or `permissions` in `[numbers]` and
     /// `[[user_group]]`.
     NotPermitted = "not_permitted", Users, Warn;
-    /// The number is one that nobody may call: `blocked` in `[numbers]`.
+    /// The number is one that nobody may call: `blocked` in `[numbers]`. Or it has more than eight
+    /// parts between `*` and `#`, or as many prefixes one behind the other: nobody dials that.
     NumberBlocked = "number_blocked", Users, Warn;
     /// The user has as many calls under way as he may have begun: `signet user set NAME
     /// --calls-max N`, or `calls_max` in `[[user_group]]`. Or 32 that he forwards to the outside
