@@ -298,10 +298,15 @@ impl Relay<'_> {
     }
 
     /// Whether an address is a neighbour's of the operator's, and the request goes to
-    /// it as those are used: within a dialog, or by the Path of a user behind it.
+    /// it as those are used: within a dialog, or by the Path of a user behind one. Any user may
+    /// write a Path, by a name that he has resolve to there: it counts if a neighbour has brought it.
     fn is_neighbours(&self, chosen_by: ChosenBy, binding: Option<&Binding>, ip: IpAddr) -> bool {
         let is_so_used = match binding {
-            Some(binding) => !binding.path.is_empty(),
+            Some(binding) => {
+                let brought_by = binding.source.map(|(_, from)| from.ip());
+                let is_one = |ip| self.is_in_trusted_network(ip);
+                !binding.path.is_empty() && brought_by.is_some_and(is_one)
+            }
             None => chosen_by == ChosenBy::Dialog,
         };
         let is_gateways = || binding.is_none() && self.gateways.has_host(ip);

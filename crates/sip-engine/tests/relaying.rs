@@ -212,6 +212,31 @@ fn a_contact_leads_into_a_denied_network_from_there_only() {
     refused(resolved(&mut bed, &["127.0.0.1:5060"]), 403, "rebound");
 }
 
+#[test]
+fn a_path_leads_to_a_neighbour_in_a_denied_network_if_the_neighbour_has_brought_it() {
+    let mut settings = settings();
+    settings.registrar.durable = false;
+    settings.trusted = vec![TrustedPeer::at([127, 0, 0, 1].into(), 32)];
+    let udp = alice(Transport::Udp);
+    let edge = flow(Transport::Udp, "127.0.0.1:5080");
+    for (from, is_called) in [(udp, false), (edge, true)] {
+        let mut bed = Bed::new(settings.clone());
+        // A proxy's name, or one that its user has resolve to there.
+        let register = request("REGISTER", "sip:example.org", Transport::Udp)
+            .with("Via: SIP/2.0/UDP 203.0.113.9:5060;branch=z9hG4bKphone\r\n")
+            .with("Path: <sip:edge.example;lr>\r\n");
+        let sent = only(bed.receive(&from, &register.text()));
+        assert_eq!(sent.status(), 200, "{}", sent.text);
+        let invite = request("INVITE", "sip:bob@example.org", Transport::Udp);
+        bed.receive(&udp, &invite.text());
+        let sent = resolved(&mut bed, &["127.0.0.1:5080"]);
+        match is_called {
+            true => assert_eq!(only(sent).to.remote, edge.remote),
+            false => refused(sent, 403, "whoever has written the Path"),
+        }
+    }
+}
+
 const GATEWAY: &str = "203.0.113.50:5060";
 
 /// Numbers with `+` go to a gateway with an address, those with 0 to one with a name.
