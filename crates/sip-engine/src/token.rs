@@ -18,7 +18,7 @@
 //! A token is its payload and the first 96 bits of SipHash-2-4-128 over the payload
 //! and over all that the holder's requests will bear anyway: Call-ID, the URIs
 //! of both sides, the other side's tag, the holder's own as soon as it is known,
-//! and the route after ours. Parts are canonical ([`canonical`]) and have their
+//! and the routes after ours. Parts are canonical ([`canonical`]) and have their
 //! length before them, so no two inputs of the MAC read alike. In the payload
 //! stand the time of issue, the key's name, and a keyed hash of the target, the
 //! Contact that this server saw. It is a hash beside the MAC, and not a part of
@@ -108,8 +108,8 @@ pub(crate) enum Holder {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Grant<'a> {
     pub(crate) unix_ms: u64,
-    /// The route after ours in the holder's requests.
-    pub(crate) next: Option<&'a Uri<'a>>,
+    /// The routes after ours in the holder's requests, in their order.
+    pub(crate) behind: &'a [Uri<'a>],
     /// Where he may send to.
     pub(crate) target: Option<&'a Uri<'a>>,
     /// The flow to the phone there.
@@ -281,7 +281,7 @@ impl Tokens {
             }),
         };
         let mut bytes = payload.write();
-        let mac = signer.sign_grant(bytes.get(), &parties, grant.next);
+        let mac = signer.sign_grant(bytes.get(), &parties, grant.behind);
         bytes.put(&mac);
         write_text(bytes.get(), out);
     }
@@ -293,17 +293,17 @@ impl Tokens {
 
     /// Reads the token of a request within a dialog; `None` unless this server
     /// made it for whom the request is from, in the dialog that it names, with
-    /// `next` behind our routes. Whether its target and its time are good is
+    /// the routes `behind` ours, all of them. Whether its target and its time are good is
     /// for [`crate::dialogs`] to say.
     pub(crate) fn read_grant(
         &self,
         user: &[u8],
         request: &Message,
-        next: Option<&Uri<'_>>,
+        behind: &[Uri<'_>],
     ) -> Option<RouteToken> {
         let decoded = Decoded::of(user)?;
         let sides = Sides::of(request)?;
-        let part = self.read(&decoded, &sides, Holder::Sender, next)?;
+        let part = self.read(&decoded, &sides, Holder::Sender, behind)?;
         let payload = &decoded.payload;
         let flow = payload.flow.filter(|_| !part.is_offer);
         Some(RouteToken {
@@ -320,15 +320,15 @@ impl Tokens {
         })
     }
 
-    /// Reads in a response what was offered in its request; `next` is the route
-    /// behind ours as its receiver sees it.
+    /// Reads in a response what was offered in its request; `behind` are the routes
+    /// behind ours as its receiver sees them.
     pub(crate) fn read_offer(
         &self,
         decoded: &Decoded,
         sides: &Sides<'_>,
-        next: Option<&Uri<'_>>,
+        behind: &[Uri<'_>],
     ) -> Option<Offer> {
-        let part = self.read(decoded, sides, Holder::Receiver, next)?;
+        let part = self.read(decoded, sides, Holder::Receiver, behind)?;
         let payload = &decoded.payload;
         let flow = payload
             .flow
@@ -421,7 +421,7 @@ impl Tokens {
         decoded: &Decoded,
         sides: &Sides<'_>,
         holder: Holder,
-        next: Option<&Uri<'_>>,
+        behind: &[Uri<'_>],
     ) -> Option<GrantPart> {
         let (bytes, mac) = decoded.signed()?;
         let part = decoded.payload.grant?;
@@ -433,7 +433,7 @@ impl Tokens {
             parties.holder_tag = None;
         }
         let signer = self.signer(decoded.payload.key_id)?;
-        let right = signer.sign_grant(bytes, &parties, next);
+        let right = signer.sign_grant(bytes, &parties, behind);
         bool::from(right.ct_eq(mac)).then_some(part)
     }
 
@@ -473,7 +473,7 @@ impl Signer {
         &self,
         payload: &[u8],
         parties: &Parties<'_, '_>,
-        next: Option<&Uri<'_>>,
+        behind: &[Uri<'_>],
     ) -> [u8; MAC_LEN] {
         let mut mac = SipMac::new_with_key(&self.mac_key);
         let mut feed = Feed::new(&mut mac);
@@ -484,12 +484,14 @@ impl Signer {
         feed.optional(parties.holder_tag);
         feed.party(&parties.peer.uri);
         feed.optional(parties.peer.tag);
-        match next {
-            Some(next) => {
-                feed.bytes(&[1]);
-                feed.hop(next);
-            }
-            None => feed.bytes(&[0]),
+        // All of them: the next one may well be a proxy that sends on to whatever comes behind it.
+        // Whoever has none says so.
+        if behind.is_empty() {
+            feed.bytes(&[0]);
+        }
+        for hop in behind {
+            feed.bytes(&[1]);
+            feed.hop(hop);
         }
         feed.finish();
         first_bytes(&mac)

@@ -48,7 +48,7 @@ impl Bench {
             &grant,
             &mut text,
         );
-        self.tokens.read_grant(&text, message, None).unwrap()
+        self.tokens.read_grant(&text, message, &[]).unwrap()
     }
 
     fn judge(&self, number: u32, target: &str) -> Standing {

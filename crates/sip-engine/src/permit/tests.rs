@@ -101,7 +101,7 @@ fn route_by(tokens: &Tokens, from: &str, to: &str, next: Option<&str>) -> String
     let next = next.and_then(|next| Uri::parse(next.as_bytes()));
     let grant = Grant {
         unix_ms: crate::testing::NOW.unix_ms,
-        next: next.as_ref(),
+        behind: next.as_slice(),
         target: target.as_ref(),
         ..Grant::default()
     };

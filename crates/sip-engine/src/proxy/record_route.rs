@@ -9,7 +9,7 @@ use sip_msg::{Field, Flow, HeaderName, ListenerId, Message, Method, Span, Transp
 
 use super::context::Identity;
 use super::forward::{Forwarder, RequestCopy};
-use super::route::span_of;
+use super::route::{Behind, span_of};
 use crate::nat::{Nat, shows_translation};
 use crate::own::Own;
 use crate::relay::{ChosenBy, Relay, Shown, Source};
@@ -22,8 +22,9 @@ impl RequestCopy<'_> {
             return;
         };
         let source = self.came.source();
-        let next = first_foreign_record(self.request, forwarder.own);
-        let names_another = self.names_another(forwarder, &source, next.as_ref());
+        let behind = records_behind(self.request, forwarder.own);
+        let next = behind.first();
+        let names_another = self.names_another(forwarder, &source, next);
         // Parsed once, and not where nobody asks.
         let parsed = OnceCell::new();
         let shown = || *parsed.get_or_init(|| first_contact(self.request));
@@ -44,7 +45,7 @@ impl RequestCopy<'_> {
                 Some(leg) => leg.sides(self.request),
                 None => Sides::of(self.request),
             };
-            let as_shown = shown_as(&forwarder.relay, Some(&source), shown(), next.as_ref());
+            let as_shown = shown_as(&forwarder.relay, Some(&source), shown(), next);
             is_to_end = as_shown == Shown::ToEnd;
             // By another's name he is reached along his flow, or not at all; where that is doubted,
             // a gateway is, to end something.
@@ -53,7 +54,7 @@ impl RequestCopy<'_> {
         }
         let grant = Grant {
             unix_ms: forwarder.unix_ms,
-            next: next.as_ref(),
+            behind: &behind,
             target: contact.as_ref(),
             is_to_end,
             marks,
@@ -323,26 +324,27 @@ fn shown_as(
     shown.min().unwrap_or(Shown::Nowhere)
 }
 
-/// The first Record-Route that is another's: the route behind ours for whoever
-/// gets the copy.
-fn first_foreign_record<'m>(message: &'m Message, own: &Own) -> Option<Uri<'m>> {
+/// The Record-Routes from the first one that is another's: the routes behind ours for
+/// whoever gets the copy.
+fn records_behind<'m>(message: &'m Message, own: &Own) -> Behind<'m> {
     if !message.has(HeaderName::RecordRoute) {
-        return None;
+        return Behind::new();
     }
-    message
-        .addresses(HeaderName::RecordRoute)
+    let records = message.addresses(HeaderName::RecordRoute);
+    records
         .filter_map(|address| address.ok()?.0.uri())
-        .find(|uri| !own.is_own_uri(uri))
+        .skip_while(|uri| own.is_own_uri(uri))
+        .collect()
 }
 
 /// The place in a response where the caller's grant is written: an offer of ours.
 struct OfferSlot<'m> {
     offer: Decoded,
     span: Span,
-    /// The route behind ours in the caller's requests.
-    above: Option<Uri<'m>>,
-    /// That in the answerer's.
-    below: Option<Uri<'m>>,
+    /// The routes behind ours in the caller's requests.
+    above: Behind<'m>,
+    /// Those in the answerer's.
+    below: Behind<'m>,
 }
 
 /// The first of our Record-Routes in a response that is an offer.
@@ -352,29 +354,34 @@ struct OfferSlot<'m> {
 // taken up is none any more, so the topmost that is left is the one of this pass.
 fn offered<'m>(response: &'m Message, own: &Own) -> Option<OfferSlot<'m>> {
     let mut found: Option<OfferSlot<'m>> = None;
-    let mut above = None;
+    let mut before = Behind::new();
     for address in response.addresses(HeaderName::RecordRoute) {
         let (address, span) = address.ok()?;
         let uri = address.uri()?;
-        match (&mut found, own.is_own_uri(&uri)) {
-            (None, false) => above = Some(uri),
-            (None, true) => {
+        match &mut found {
+            // Another of ours beside it is none of what comes behind.
+            Some(found) if found.below.is_empty() && own.is_own_uri(&uri) => {}
+            Some(found) => found.below.push(uri),
+            None => {
                 let offer = |user| Some((user, Tokens::decode_offer(user)?));
-                found = uri.user.and_then(offer).map(|(user, offer)| OfferSlot {
+                let user = uri.user.filter(|_| own.is_own_uri(&uri));
+                found = user.and_then(offer).map(|(user, offer)| OfferSlot {
                     offer,
                     span: span_of(response.slice(span), span, user),
-                    above,
-                    below: None,
+                    above: Behind::new(),
+                    below: Behind::new(),
                 });
+                if found.is_none() {
+                    before.push(uri);
+                }
             }
-            (Some(found), false) => {
-                found.below = Some(uri);
-                break;
-            }
-            (Some(_), true) => {}
         }
     }
-    found
+    let mut found = found?;
+    // RFC 3261 12.1.2: the caller takes them in reverse order.
+    let above = before.into_iter().rev();
+    found.above = above.skip_while(|uri| own.is_own_uri(uri)).collect();
+    Some(found)
 }
 
 /// What may be the user part in a value of a header; a token has no colon in it.
@@ -432,7 +439,7 @@ impl Rewriter<'_> {
         let sides = Sides::of(response).filter(Sides::is_answered)?;
         let slot = offered(response, self.own)?;
         let target = first_contact(response)?;
-        let as_shown = shown_as(&self.relay, self.source, Some(target), slot.above.as_ref());
+        let as_shown = shown_as(&self.relay, self.source, Some(target), slot.above.first());
         if as_shown == Shown::Nowhere {
             return None;
         }
@@ -448,13 +455,11 @@ impl Rewriter<'_> {
                 media: self.media,
                 ..Offer::default()
             },
-            false => self
-                .tokens
-                .read_offer(&slot.offer, &sides, slot.below.as_ref())?,
+            false => self.tokens.read_offer(&slot.offer, &sides, &slot.below)?,
         };
         let grant = Grant {
             unix_ms: self.unix_ms,
-            next: slot.above.as_ref(),
+            behind: &slot.above,
             target: Some(&target),
             flow: offer.flow.as_ref(),
             instance: offer.instance,
@@ -462,7 +467,7 @@ impl Rewriter<'_> {
             is_offer: false,
             is_to_end: as_shown == Shown::ToEnd,
             // With a route before ours its requests, and the token in them, pass another first.
-            went_to_gateway: self.went_to_gateway && slot.below.is_none(),
+            went_to_gateway: self.went_to_gateway && slot.below.is_empty(),
             marks: self.marks,
         };
         text.clear();

@@ -5,9 +5,13 @@
 
 use sip_msg::uri::Scheme;
 use sip_msg::{Flow, HeaderName, HostPort, Message, Span, Uri};
+use smallvec::SmallVec;
 
 use crate::own::{Own, uri_port, uri_transport};
 use crate::token::{RouteToken, Tokens};
+
+/// The routes behind ours, in their order: mostly none or one.
+pub(crate) type Behind<'m> = SmallVec<[Uri<'m>; 2]>;
 
 /// Which parts of a request count after the preprocessing.
 #[derive(Clone, Copy, Debug)]
@@ -171,7 +175,6 @@ fn skip_own_routes<'m>(
         true => request.values(HeaderName::Route).count() - 1,
         false => usize::MAX,
     };
-    let mut next = None;
     for route in addresses(request).take(remaining) {
         let span = route.ok_or(BadRoute)?;
         let uri = Uri::parse(request.slice(span)).ok_or(BadRoute)?;
@@ -186,7 +189,6 @@ fn skip_own_routes<'m>(
                 return Ok(());
             }
             routed.next_route = Some(span);
-            next = Some(uri);
             break;
         }
         routed.own_routes = routed.own_routes.saturating_add(1);
@@ -195,8 +197,9 @@ fn skip_own_routes<'m>(
     let is_within = || request.to_tag().is_some();
     if let Some(user) = innermost.and_then(|uri| uri.user)
         && is_within()
+        && let Some(behind) = behind(request, usize::from(routed.own_routes), remaining)
     {
-        routed.grant = tokens.read_grant(user, request, next.as_ref());
+        routed.grant = tokens.read_grant(user, request, &behind);
     }
     Ok(())
 }
@@ -212,12 +215,17 @@ fn read_unknown(
 ) -> Option<RouteToken> {
     let user = uri.user.filter(|user| Tokens::looks_granted(user))?;
     request.to_tag()?;
-    let next = addresses(request).take(remaining).nth(number + 1);
-    let next = match next {
-        Some(span) => Some(Uri::parse(request.slice(span?))?),
-        None => None,
-    };
-    tokens.read_grant(user, request, next.as_ref())
+    let behind = behind(request, number + 1, remaining)?;
+    tokens.read_grant(user, request, &behind)
+}
+
+/// The Route values from the one with that number on, of the first `remaining`; `None` where one of
+/// them cannot be read.
+fn behind(request: &Message, number: usize, remaining: usize) -> Option<Behind<'_>> {
+    let behind = addresses(request).take(remaining).skip(number);
+    behind
+        .map(|span| Uri::parse(request.slice(span?)))
+        .collect()
 }
 
 /// Where the URIs of the Route values stand.

@@ -70,7 +70,7 @@ fn sealed<'a>(tokens: &Tokens, change: impl FnOnce(&mut Grant<'a>)) -> Vec<u8> {
 }
 
 fn read(tokens: &Tokens, text: &[u8]) -> Option<RouteToken> {
-    tokens.read_grant(text, &message(), None)
+    tokens.read_grant(text, &message(), &[])
 }
 
 #[test]
@@ -230,10 +230,10 @@ fn another_call_another_key_and_another_kind_are_refused() {
     ] {
         let changed = request("BYE", "sip:bob@203.0.113.9", FROM, TO, "").replace(what, by);
         let changed = parse(changed.as_bytes());
-        assert_eq!(tokens.read_grant(&text, &changed, None), None, "{by}");
+        assert_eq!(tokens.read_grant(&text, &changed, &[]), None, "{by}");
     }
     let next = uri("sip:next.example;lr");
-    assert_eq!(tokens.read_grant(&text, &message(), Some(&next)), None);
+    assert_eq!(tokens.read_grant(&text, &message(), &[next]), None);
     let other = Tokens::new(Arc::new(TokenKeys::of([8; 32], 5)));
     assert_eq!(read(&other, &text), None);
     assert_eq!(tokens.read_flow(&text), None);
@@ -246,6 +246,29 @@ fn another_call_another_key_and_another_kind_are_refused() {
         grant.is_offer = true;
     });
     assert_eq!(read(&tokens, &offer).unwrap().named_flow(), None);
+}
+
+#[test]
+fn all_routes_behind_ours_are_bound_in_their_order() {
+    let tokens = tokens();
+    let hops = ["sip:a.example;lr", "sip:b.example;lr"].map(uri);
+    let [a, b] = hops;
+    let other = uri("sip:c.example;lr");
+    let text = sealed(&tokens, |grant| grant.behind = &hops);
+    let reads = |behind: &[Uri<'_>]| tokens.read_grant(&text, &message(), behind).is_some();
+    assert!(reads(&[a, b]));
+    assert!(reads(&[a, uri("sip:x@B.example.;lr;x=y")]), "the same hop");
+    for wrong in [
+        &hops[..0],
+        &[a],
+        &[b],
+        &[b, a],
+        &[a, other],
+        &[a, uri("sip:b.example:5070;lr")],
+        &[a, b, other],
+    ] {
+        assert!(!reads(wrong), "{wrong:?}");
+    }
 }
 
 #[test]

@@ -516,3 +516,49 @@ fn the_values_of_a_route_count_in_their_order_alone() {
         assert_eq!(outcome(&mut bed, &wrong), "407", "{routes:?}");
     }
 }
+
+#[test]
+fn the_whole_route_behind_this_server_stays_that_of_the_dialog() {
+    // Two proxies before this server, and two behind it. The next one may send on to whatever a
+    // side puts behind it.
+    let mut bed = bed();
+    let before = "Record-Route: <sip:198.51.100.5;lr>, <sip:198.51.100.6;lr>\r\n";
+    let mut invite = request("INVITE", "sip:bob@example.org", Transport::Udp).with(before);
+    invite.from = ALICE.into();
+    let sent = bed.receive(&alice(Transport::Udp), &invite.text());
+    let copy = sent.into_iter().find(|sent| sent.status() == 0).unwrap();
+    let mut text = response(&copy, 200, "b", &contact(BOBS));
+    let behind = "Record-Route: <sip:203.0.113.6;lr>\r\nRecord-Route: <sip:203.0.113.5;lr>\r\n";
+    text.insert_str(text.find("Record-Route:").unwrap(), behind);
+    let ok = only(bed.receive(&answering(&copy), &text));
+    distrust(&mut bed);
+    // What is before this server is off when a request comes here.
+    let (alices, bobs) = (turned(&ok).split_off(2), as_they_came(&copy));
+    for ((uri, from, to, own), routes, next) in [
+        ((BOBS, ALICE, BOB, ALICES), alices, "203.0.113.5:5060"),
+        ((ALICES, BOB, ALICE, BOBS), bobs, "198.51.100.5:5060"),
+    ] {
+        assert_eq!(routes.len(), 3, "{routes:?}");
+        let mut outcome = |routes: &[String]| {
+            let info = of("INFO", uri, from, to, own, routes);
+            outcome(&mut bed, &info)
+        };
+        assert_eq!(outcome(&routes), next);
+        let friend = "<sip:203.0.113.66;lr>".to_owned();
+        let mut other = routes.clone();
+        other[2].clone_from(&friend);
+        let mut longer = routes.clone();
+        longer.push(friend);
+        let mut turned = routes.clone();
+        turned.swap(1, 2);
+        for wrong in [
+            &other[..],
+            &longer[..],
+            &turned[..],
+            &routes[..2],
+            &routes[..1],
+        ] {
+            assert_eq!(outcome(wrong), "407", "{wrong:?}");
+        }
+    }
+}

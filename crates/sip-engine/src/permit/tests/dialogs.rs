@@ -60,6 +60,10 @@ fn a_token_counts_where_this_servers_routes_stand() {
             format!("{before_next}, <sip:next.example;maddr=192.0.2.66;lr>"),
             "another way there",
         ),
+        (
+            format!("{before_next}, <sip:next.example;lr>, <sip:friend.example;lr>"),
+            "a route was added behind the next",
+        ),
         (format!("{ours}, <sip:192.0.2.1;lr>"), "not the innermost"),
     ] {
         assert_eq!(bye(uri, &format!("Route: {routes}\r\n")), "407", "{what}");
