@@ -262,9 +262,19 @@ impl Relay<'_> {
     }
 
     /// Whether a message came from a gateway; a connection has a port of its own.
-    fn is_gateways(&self, source: &Source) -> bool {
+    pub(crate) fn is_gateways(&self, source: &Source) -> bool {
         self.is_gateway(source.addr)
             || (source.transport.is_reliable() && self.gateways.has_host(source.addr.ip()))
+    }
+
+    /// Whether a URI leads to a gateway. What a name stands for that is no gateway's is not known
+    /// here.
+    pub(crate) fn leads_to_gateway(&self, uri: &Uri<'_>) -> bool {
+        let named = named_by(uri);
+        match named.ip() {
+            Some(ip) => self.is_gateway(SocketAddr::new(ip, uri_port(uri))),
+            None => self.settings.authenticate.is_some() && self.is_gateways_name(named),
+        }
     }
 
     /// Whether that is the name of a gateway.

@@ -127,6 +127,8 @@ pub(crate) struct Grant<'a> {
     /// Whether an answer brings it to a gateway whose request anybody could have sent: who has it
     /// is there.
     pub(crate) went_to_gateway: bool,
+    /// Whether the other side is a gateway: what it has sent came from one.
+    pub(crate) leads_to_gateway: bool,
     /// What is to be known of the dialog where it goes by a trunk.
     pub(crate) marks: Option<Marks>,
 }
@@ -141,6 +143,7 @@ pub struct RouteToken {
     target: u64,
     is_to_end: bool,
     went_to_gateway: bool,
+    leads_to_gateway: bool,
     key_id: u8,
     instance: Option<u32>,
     marks: Option<Marks>,
@@ -202,6 +205,11 @@ impl RouteToken {
     /// Whether who has it is a gateway: an answer has brought it there.
     pub(crate) fn went_to_gateway(&self) -> bool {
         self.went_to_gateway
+    }
+
+    /// Whether the other side is a gateway.
+    pub(crate) fn leads_to_gateway(&self) -> bool {
+        self.leads_to_gateway
     }
 
     /// How old it is at most.
@@ -275,6 +283,7 @@ impl Tokens {
                 is_offer: grant.is_offer,
                 is_to_end: grant.is_to_end,
                 went_to_gateway: grant.went_to_gateway,
+                leads_to_gateway: grant.leads_to_gateway,
                 instance: grant.instance,
                 marks: grant.marks,
                 media: grant.media.map(|led| (led.engine.0, led.number)),
@@ -313,6 +322,7 @@ impl Tokens {
             target: part.target,
             is_to_end: part.is_to_end,
             went_to_gateway: part.went_to_gateway,
+            leads_to_gateway: part.leads_to_gateway,
             key_id: payload.key_id,
             instance: part.instance.filter(|_| !part.is_offer),
             marks: part.marks,

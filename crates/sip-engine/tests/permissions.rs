@@ -8,6 +8,7 @@ use sip_engine::numbers::{GroupRules, Permission};
 use sip_engine::people::Forwards;
 use sip_engine::refusal::Reason;
 use sip_engine::settings::Settings;
+use sip_msg::Flow;
 
 /// Somebody for each permission, whose name it is.
 fn book_of_all() -> Book {
@@ -222,6 +223,125 @@ fn a_refer_gives_nobody_more_than_he_has() {
     let (_, mut sent) = house.signed(&flow(UDP, "203.0.113.9:5060"), "internal", request);
     sent.retain(|sent| sent.status() != 100);
     assert_eq!(status(sent), 403);
+}
+
+/// What becomes of a REFER within a call with the gateway: 0 where that gets it.
+fn referred(house: &mut House, at: &Flow, call: (&Request, &Sent), lines: &str) -> u16 {
+    house.bed.refused.clear();
+    let refer = within("REFER", call.0, call.1, 2).with(lines);
+    let sent = only(house.bed.receive(at, &refer.text()));
+    if sent.status() == 0 {
+        assert_eq!(sent.method(), "REFER");
+        assert_eq!(sent.to.remote.to_string(), GATEWAY);
+    }
+    sent.status()
+}
+
+#[test]
+fn a_refer_asks_no_gateway_for_a_call_that_its_sender_may_not_make() {
+    let book = book_of_all()
+        .alias("abroad", &[("sip:+1900@example.org", 1_000)])
+        .alias("all", &[("sip:bob@example.org", 1_000)]);
+    let mut house = House::new(book);
+    house.phone("bob", 9);
+    house.phone("102", 10);
+    let (invite, sent) = house.call_over(UDP, "national", "sip:030123@example.org");
+    let ok = only(house.answer(&sent[0], 200));
+    let call = (&invite, &ok);
+    for (lines, reason) in [
+        ("Refer-To: <tel:+1900555>\r\n", Reason::NotPermitted),
+        ("r: <sip:0137999@example.org>\r\n", Reason::NotPermitted),
+        (
+            "Refer-To: <sip:+1900555@203.0.113.200>\r\n",
+            Reason::NotPermitted,
+        ),
+        (
+            "Refer-To: <sip:0900123@example.org>\r\n",
+            Reason::NumberBlocked,
+        ),
+        // To take over a call is no way to begin one.
+        (
+            "Refer-To: <sip:+1900@example.org?Replaces=x%3Bto-tag%3D1>\r\n",
+            Reason::NotPermitted,
+        ),
+        (
+            "Refer-To: <sip:abroad@example.org>\r\n",
+            Reason::NotPermitted,
+        ),
+        // Which of two is meant nobody knows, nor what is in a list, or cannot be read.
+        (
+            "Refer-To: <sip:bob@example.org>\r\nRefer-To: <tel:+1900>\r\n",
+            Reason::NotPermitted,
+        ),
+        ("Refer-To: <cid:list@x>\r\n", Reason::NotPermitted),
+        (
+            "Refer-To: sip:bob@example.org?Replaces=x\r\n",
+            Reason::NotPermitted,
+        ),
+    ] {
+        let said = referred(&mut house, &alice(UDP), call, lines);
+        assert_eq!(said, 403, "{lines}");
+        house.saw(reason);
+    }
+    for lines in [
+        "Refer-To: <sip:030777@example.org>\r\n",
+        "Refer-To: <tel:+49-30-777>\r\n",
+        "Refer-To: <sip:x@203.0.113.77>\r\n",
+        "Refer-To: <sip:bob@example.org>\r\n",
+        "Refer-To: <sip:all@example.org>\r\n",
+        "Refer-To: <sip:102@example.org>\r\n",
+        // The end of an attended transfer.
+        "Refer-To: <sip:bob@example.org?Replaces=x%3Bto-tag%3D1%3Bfrom-tag%3D2>\r\n",
+        "",
+    ] {
+        let said = referred(&mut house, &alice(UDP), call, lines);
+        assert_eq!(said, 0, "{lines}");
+    }
+    // Who may call everybody refers to everybody.
+    let (invite, sent) = house.call_over(UDP, "premium", "sip:030123@example.org");
+    let ok = only(house.answer(&sent[0], 200));
+    let lines = "Refer-To: <sip:0137999@example.org>\r\n";
+    let said = referred(&mut house, &alice(UDP), (&invite, &ok), lines);
+    assert_eq!(said, 0);
+}
+
+#[test]
+fn who_is_no_user_of_ours_refers_a_gateway_to_users_of_ours_alone() {
+    let book = book_of_all().forwards("bob", |forwards| {
+        forwards.always = to("sip:030123@example.org");
+    });
+    let mut house = House::new(book);
+    let stranger = flow(UDP, STRANGER);
+    let from = "sip:mallory@far.example";
+    let invite = house.request("INVITE", from, "sip:bob@example.org", UDP);
+    let mut sent = house.bed.receive(&stranger, &invite.text());
+    sent.retain(|sent| sent.status() != 100);
+    let ok = only(house.answer(&only(sent), 200));
+    for (target, status) in [
+        ("<sip:030777@example.org>", 403),
+        ("<sip:x@203.0.113.77>", 403),
+        ("<sip:national@example.org>", 0),
+    ] {
+        let lines = format!("Refer-To: {target}\r\n");
+        let said = referred(&mut house, &stranger, (&invite, &ok), &lines);
+        assert_eq!(said, status, "{target}");
+    }
+}
+
+#[test]
+fn a_refer_that_begins_something_at_a_gateway_is_judged_as_well() {
+    let mut house = House::new(book_of_all());
+    for (target, is_let_out) in [("<tel:+4930777>", true), ("<tel:+1900555>", false)] {
+        let from = "sip:national@example.org";
+        let refer = house.request("REFER", from, "sip:030123@example.org", UDP);
+        let refer = refer.with(&format!("Refer-To: {target}\r\n"));
+        let (_, sent) = house.signed(&alice(UDP), "national", refer);
+        let sent = only(sent);
+        match is_let_out {
+            true => assert_eq!(sent.to.remote.to_string(), GATEWAY),
+            false => assert_eq!(sent.status(), 403),
+        }
+    }
 }
 
 #[test]

@@ -188,25 +188,27 @@ impl Shard {
             permit,
             Permit::Dialog(_) | Permit::Inbound(_) | Permit::Trunk(_)
         );
-        if !self.has_people || is_free {
-            return Ok(false);
+        match self.has_people && !is_free {
+            true => self.judge(permit, self.class_leaving(uri)),
+            false => Ok(false),
         }
+    }
+
+    /// What a URI is that leaves with all that hangs on it.
+    pub(super) fn class_leaving(&self, uri: &Uri<'_>) -> Class {
         let rules = &self.settings.numbers;
         let readings = readings_of(uri);
         let Some(number) = readings.first() else {
             // Another domain is at least as far as a number of this country.
-            return self.judge(permit, Class::Needs(Permission::National));
+            return Class::Needs(Permission::National);
         };
         let is_ours = self.own.is_own_uri(uri) || !uri.is_sip();
         // Nothing but its number, and nothing that a next hop could add to that.
         let is_plain = is_ours && readings.len() == 1 && number_of(uri).is_some();
-        self.judge(
-            permit,
-            match is_plain {
-                true => rules.class(&self.fronts, number, number),
-                false => rules.worst(&self.fronts, readings.iter().map(String::as_str)),
-            },
-        )
+        match is_plain {
+            true => rules.class(&self.fronts, number, number),
+            false => rules.worst(&self.fronts, readings.iter().map(String::as_str)),
+        }
     }
 
     /// Whether a request may go by a group, and whether it may because it is an emergency.

@@ -23,9 +23,13 @@ impl Shard {
         permit: &Permit,
         found: &mut Vec<Candidate>,
     ) -> Targets {
+        let (request, routed) = (&*job.request, &job.routed);
         match job.told.as_ref().and_then(|told| told.group) {
-            Some(group) => self.chosen_targets(now, group, job, permit, found),
-            None => self.find_targets(now, &job.request, &job.routed, permit, found),
+            Some(group) => {
+                let targets = self.chosen_targets(now, group, job, permit, found);
+                self.unless_it_refers(now, (request, routed, permit), targets, found)
+            }
+            None => self.find_targets(now, request, routed, permit, found),
         }
     }
 

@@ -16,6 +16,7 @@ pub(crate) mod outcome;
 pub(crate) mod privacy;
 pub(crate) mod record_route;
 pub(crate) mod redirect;
+mod referred;
 mod resolved;
 pub(crate) mod responses;
 pub(crate) mod retarget;

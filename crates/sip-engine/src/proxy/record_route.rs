@@ -59,6 +59,7 @@ impl RequestCopy<'_> {
             is_to_end,
             marks,
             media: self.media,
+            leads_to_gateway: forwarder.relay.is_gateways(&source),
             ..Grant::default()
         };
         // The requests of whoever gets this copy leave by the last of our values,
@@ -457,6 +458,7 @@ impl Rewriter<'_> {
             },
             false => self.tokens.read_offer(&slot.offer, &sides, &slot.below)?,
         };
+        let leads_to_gateway = self.source.is_some_and(|of| self.relay.is_gateways(of));
         let grant = Grant {
             unix_ms: self.unix_ms,
             behind: &slot.above,
@@ -468,6 +470,7 @@ impl Rewriter<'_> {
             is_to_end: as_shown == Shown::ToEnd,
             // With a route before ours its requests, and the token in them, pass another first.
             went_to_gateway: self.went_to_gateway && slot.below.is_empty(),
+            leads_to_gateway,
             marks: self.marks,
         };
         text.clear();

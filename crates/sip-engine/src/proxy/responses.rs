@@ -278,6 +278,13 @@ impl Shard {
             self.pool.recycle(response);
             return;
         }
+        // A gateway may follow it by itself, past the tables, and is not told where it leads.
+        let is_moved = matches!(status, 300..=399);
+        if is_moved && self.redirects_a_gateway(now, context, number, &response) {
+            self.pool.recycle(response);
+            self.note_failure(context, Outcome::ForwardRefused);
+            return;
+        }
         self.note_best(context, status, Some(response));
         // RFC 3261 16.7: "If a 6xx response is received, it is not immediately forwarded,
         // but the stateful proxy SHOULD cancel all client pending transactions as

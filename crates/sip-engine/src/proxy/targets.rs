@@ -36,6 +36,19 @@ impl Shard {
         permit: &Permit,
         found: &mut Vec<Candidate>,
     ) -> Targets {
+        let targets = self.targets_by_uri(now, request, routed, permit, found);
+        self.unless_it_refers(now, (request, routed, permit), targets, found)
+    }
+
+    /// Those to which its Request-URI and its routes lead.
+    fn targets_by_uri(
+        &mut self,
+        now: Now,
+        request: &Message,
+        routed: &Routed,
+        permit: &Permit,
+        found: &mut Vec<Candidate>,
+    ) -> Targets {
         found.clear();
         self.divert = None;
         let Some(uri) = routed.uri(request) else {

@@ -169,7 +169,8 @@ reasons! {
     NotUnderTls = "not_under_tls", Users, Info;
     /// No `[[route]]` is for that number.
     NoRoute = "no_route_for_number", Users, Info;
-    /// The number is farther than the user may call, or than the user who forwards it there may:
+    /// The number is farther than the user may call, or than the user who forwards it there may, or
+    /// whoever asks a gateway by a REFER to call it (one who is no user of ours, users of ours alone):
     /// `signet user set NAME --permissions ...`, or `permissions` in `[numbers]` and
     /// `[[user_group]]`.
     NotPermitted = "not_permitted", Users, Warn;
@@ -182,8 +183,8 @@ reasons! {
     UserCallsMax = "user_calls_max", Users, Warn;
     /// As many calls go over the group of gateways as may: `calls_max` in `[[gateway_group]]`.
     GroupCallsMax = "group_calls_max", Users, Warn;
-    /// A user forwards his calls to a place that he may not call, so they end there: `signet user
-    /// show NAME`, and his permissions.
+    /// A user forwards his calls to a place that he may not call, or his phone does by a 3xx to a
+    /// gateway that calls in, so they end there: `signet user show NAME`, and his permissions.
     ForwardRefused = "forward_refused", Users, Warn;
     /// Aliases and forwards lead the call in a circle, or through too many; or a ring goes by a
     /// provider, and one user forwards eight calls of one caller that nobody answers: `signet alias

@@ -31,8 +31,7 @@ const HAS_MARK: u8 = 1 << 3;
 const HAS_MEDIA: u8 = 1 << 4;
 const IS_TO_END: u8 = 1 << 5;
 const WENT_TO_GATEWAY: u8 = 1 << 6;
-const MORE_FLAGS: u8 =
-    KNOWS_HOLDER | IS_OFFER | HAS_INSTANCE | HAS_MARK | HAS_MEDIA | IS_TO_END | WENT_TO_GATEWAY;
+const LEADS_TO_GATEWAY: u8 = 1 << 7;
 
 /// What a token says. What of it is true, its MAC tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +54,7 @@ pub(super) struct GrantPart {
     pub(super) is_offer: bool,
     pub(super) is_to_end: bool,
     pub(super) went_to_gateway: bool,
+    pub(super) leads_to_gateway: bool,
     pub(super) instance: Option<u32>,
     pub(super) marks: Option<Marks>,
     /// What the engine is called that leads the dialog's media, and by which number it knows the
@@ -160,6 +160,7 @@ impl Payload {
                 | flag(grant.media.is_some(), HAS_MEDIA)
                 | flag(grant.is_to_end, IS_TO_END)
                 | flag(grant.went_to_gateway, WENT_TO_GATEWAY)
+                | flag(grant.leads_to_gateway, LEADS_TO_GATEWAY)
         });
         [flags, more]
     }
@@ -179,16 +180,14 @@ impl Payload {
                 is_offer: more & IS_OFFER != 0,
                 is_to_end: more & IS_TO_END != 0,
                 went_to_gateway: more & WENT_TO_GATEWAY != 0,
+                leads_to_gateway: more & LEADS_TO_GATEWAY != 0,
                 instance: None,
                 marks: None,
                 media: None,
             });
         }
-        let is_known = match grant {
-            Some(_) => more & !MORE_FLAGS == 0,
-            None => more == 0,
-        };
-        if !is_known {
+        // All flags of a dialog's token have a meaning.
+        if grant.is_none() && more != 0 {
             return None;
         }
         let (mut flow, mut epoch) = (None, 0);

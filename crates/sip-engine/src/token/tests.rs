@@ -89,11 +89,13 @@ fn what_was_written_is_read() {
                 grant.instance = Some(77);
                 grant.is_to_end = is_to_end;
                 grant.went_to_gateway = went_to_gateway;
+                grant.leads_to_gateway = !is_to_end;
             });
             let token = read(&tokens, &text).unwrap();
             assert_eq!((token.flow(), token.instance), (Some(&flow), Some(77)));
             assert_eq!(token.is_to_end(), is_to_end);
             assert_eq!(token.went_to_gateway(), went_to_gateway);
+            assert_eq!(token.leads_to_gateway(), !is_to_end);
         }
         let mut text = Vec::new();
         tokens.write_flow(&flow, &mut text);

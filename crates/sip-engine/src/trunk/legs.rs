@@ -94,6 +94,11 @@ impl Legs {
         }
     }
 
+    /// The trunk whose member has sent the request, where it begins something.
+    pub(crate) fn came_from(&self) -> Option<&Trunk> {
+        self.came_from.as_deref()
+    }
+
     /// The leg of a branch.
     pub(super) fn leg(&self, branch: usize) -> Option<&Leg> {
         self.legs.iter().rfind(|leg| leg.branch == branch)

@@ -276,7 +276,7 @@ impl Shard {
     }
 
     /// The trunk that a mark of a token speaks of; `None` where it is configured no more.
-    fn marked_trunk(&self, token: &RouteToken, mark: Mark) -> Option<Arc<Trunk>> {
+    pub(crate) fn marked_trunk(&self, token: &RouteToken, mark: Mark) -> Option<Arc<Trunk>> {
         super::auth::all(&self.settings)
             .find(|trunk| self.tokens.is_trunk(token, mark, &trunk.name))
             .cloned()

@@ -1,8 +1,11 @@
 //! Calls of a provider to our users, and their dialogs.
 
 use sip_engine::hook::{HookSettings, OnFailure};
+use sip_engine::numbers::Permission;
 
+use super::people::house_with;
 use super::*;
+use crate::house::{House, book};
 
 const ALICES: &str = "sip:alice@198.51.100.1:5060";
 
@@ -289,5 +292,72 @@ fn the_phones_requests_of_a_call_from_outside_are_counted_and_challenged() {
         assert_eq!(cseq(to_alice(&sent)[0]), "4711 BYE");
         // From stays the phone's: the provider knows it as it wrote it.
         assert_eq!(again.header(HeaderName::From).unwrap(), bye.from);
+    }
+}
+
+/// A provider calls alice, who has this permission, at her phone; what that phone is sent.
+fn called(permission: Permission) -> (House, Request, Sent) {
+    let book = book().permission("alice", permission);
+    let mut house = house_with(book, trunk(), |_| {});
+    house.phone("alice", 11);
+    let to = "<sip:+4930101@provider.example>";
+    let invite = call_in("sip:+4930101@192.0.2.1", to, UDP);
+    let mut sent = receive(&mut house.bed, &invite, UDP);
+    sent.retain(|sent| sent.status() == 0);
+    (house, invite, only(sent))
+}
+
+#[test]
+fn a_phones_3xx_shows_a_provider_nothing_that_its_user_may_not_call() {
+    for (permission, contacts, status) in [
+        (Permission::Premium, "<sip:0900123@provider.example>", 480),
+        (Permission::National, "<tel:+1900555>", 480),
+        (Permission::National, "<tel:+4930777>", 302),
+        (Permission::Internal, "<tel:+4930777>", 480),
+        (Permission::Internal, "<sip:bob@example.org>", 302),
+        (
+            Permission::Internal,
+            "<sip:bob@example.org>;q=1, <tel:+4930777>;q=0.5",
+            480,
+        ),
+    ] {
+        let (mut house, _, copy) = called(permission);
+        let more = format!("Contact: {contacts}\r\n");
+        let moved = response(&copy, 302, "b", &more);
+        let told = only(out(house.bed.receive(&answering(&copy), &moved)));
+        assert_eq!(told.status(), status, "{permission:?} {contacts}");
+        let is_shown = told.header(HeaderName::Contact).is_some();
+        assert_eq!(is_shown, status == 302, "{}", told.text);
+        if !is_shown {
+            house.saw(Reason::ForwardRefused);
+        }
+    }
+}
+
+#[test]
+fn whom_a_provider_has_called_refers_it_as_far_as_he_may_call() {
+    let (mut house, invite, copy) = called(Permission::National);
+    let contact = format!("Contact: <{}>\r\n", copy.uri());
+    let ok = response(&copy, 200, "b", &contact);
+    house.bed.receive(&answering(&copy), &ok);
+    for (target, is_let_out) in [
+        ("<tel:+4930777>", true),
+        ("<sip:bob@example.org>", true),
+        ("<tel:+1900555>", false),
+        ("<sip:0900123@provider.example>", false),
+    ] {
+        let uri = format!("sip:gw@{PROVIDER};transport={}", UDP.uri_param());
+        let mut refer = request("REFER", &uri, UDP).with(&format!("Refer-To: {target}\r\n"));
+        refer.from = copy.header(HeaderName::To).unwrap() + ";tag=b";
+        refer.to = invite.from.clone();
+        refer.call_id = invite.call_id.clone();
+        for route in copy.all(HeaderName::RecordRoute) {
+            refer = refer.with(&format!("Route: {route}\r\n"));
+        }
+        let sent = only(house.bed.receive(&answering(&copy), &refer.text()));
+        match is_let_out {
+            true => assert_eq!(sent.to.remote.to_string(), PROVIDER, "{target}"),
+            false => assert_eq!(sent.status(), 403, "{target}"),
+        }
     }
 }

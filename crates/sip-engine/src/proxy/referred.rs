@@ -1,0 +1,305 @@
+//! Whom a gateway is asked to call by itself: by a REFER that goes to it, or by the Contacts of a
+//! 3xx that answers its call. It would call past the routing tables and the limits here, at the
+//! operator's expense, so nobody asks it for more than he may call himself.
+
+use std::sync::Arc;
+
+use invariant::broken;
+use sip_msg::header::{Contact, NameAddr};
+use sip_msg::uri::Scheme;
+use sip_msg::{Message, Method, Uri};
+
+use super::context::{Candidate, Context, TargetKind};
+use super::outcome::Outcome;
+use super::route::Routed;
+use super::targets::Targets;
+use crate::numbers::{Class, Permission, number_of, readings_of};
+use crate::people::RETARGETS_MAX;
+use crate::permit::Permit;
+use crate::relay::Source;
+use crate::token::RouteToken;
+use crate::trunk::Trunk;
+use crate::{Now, Shard};
+
+/// URIs that are looked at for one message.
+const STEPS_MAX: u8 = 64;
+
+/// On whose account a gateway would call.
+#[derive(Clone, Copy)]
+struct Asker<'a> {
+    /// How far he may call himself; `None` where he is no user of ours.
+    reach: Option<Permission>,
+    /// Whose numbers the gateway reads.
+    trunk: Option<&'a Trunk>,
+}
+
+impl Asker<'_> {
+    /// Whether a gateway may call numbers of that class for him. Whoever is no user of ours refers
+    /// it to those who are, as he may call them, and to nobody else.
+    fn may(self, class: Class) -> Result<(), Outcome> {
+        let reach = self.reach.unwrap_or(Permission::Internal);
+        let needs = match class {
+            Class::Blocked => return Err(Outcome::NumberBlocked),
+            // Help is for who calls it himself.
+            Class::Emergency => Permission::National,
+            Class::Needs(needs) => needs,
+        };
+        match reach >= needs {
+            true => Ok(()),
+            false => Err(Outcome::NotPermitted),
+        }
+    }
+}
+
+impl Shard {
+    /// The targets of a request; none where it is a REFER that asks a gateway for a call that its
+    /// sender may not make himself.
+    pub(super) fn unless_it_refers(
+        &self,
+        now: Now,
+        (request, routed, permit): (&Message, &Routed, &Permit),
+        targets: Targets,
+        found: &mut Vec<Candidate>,
+    ) -> Targets {
+        if request.method() != Method::Refer || targets != Targets::Found {
+            return targets;
+        }
+        let token = routed.grant.as_ref();
+        let marked = token.and_then(|token| Some((token, token.marks()?.to?)));
+        let mut kinds = found.iter().map(|candidate| &candidate.kind);
+        let is_gateways = marked.is_some()
+            || token.is_some_and(RouteToken::leads_to_gateway)
+            || kinds.any(|kind| self.leads_to_gateway(now, request, routed, kind));
+        if !is_gateways {
+            return targets;
+        }
+        let from = request.from().ok().and_then(|from| from.uri());
+        let trunk = match marked {
+            Some((token, mark)) => self.marked_trunk(token, mark),
+            None => found.iter().find_map(|candidate| match &candidate.kind {
+                TargetKind::NextHops { trunk, .. } => trunk.clone(),
+                _ => self.trunk_at(from?.host_port.host),
+            }),
+        };
+        let trunk = trunk.as_deref();
+        let reach = match permit {
+            // What is part of a dialog speaks for whom it was let in or called as.
+            Permit::Dialog(_) => from.and_then(|from| {
+                // Of callers elsewhere nobody has made sure that a number is theirs.
+                let called_by = self.calls.sides_of(request).and(trunk);
+                self.reach_of(now, &from, called_by)
+            }),
+            Permit::Inbound(_) | Permit::Trunk(_) => None,
+            known => Some(known.permission(&self.settings)),
+        };
+        // RFC 3515 2.4.1 has one, and which of several counts is up to who gets them.
+        let referred = request.fields_named("Refer-To");
+        let referred = referred.map(|field| NameAddr::parse(field.value)?.uri());
+        match self.may_all_be_called(now, Asker { reach, trunk }, referred) {
+            Ok(()) => targets,
+            Err(outcome) => {
+                found.clear();
+                Targets::Answer(outcome)
+            }
+        }
+    }
+
+    /// Whether a 3xx that answers a gateway's call would have it call what the user may not whose
+    /// phone has sent it.
+    pub(super) fn redirects_a_gateway(
+        &self,
+        now: Now,
+        context: &Context,
+        branch: usize,
+        response: &Message,
+    ) -> bool {
+        let request = context.request.as_deref();
+        let Some(request) = request.filter(|_| context.method == Method::Invite) else {
+            return false;
+        };
+        let legs = context.legs.as_deref();
+        let trunk = legs.and_then(|legs| legs.came_from());
+        let came_from = Source::of(&context.sender.flow);
+        if trunk.is_none() && !self.relay(now).is_gateways(&came_from) {
+            return false;
+        }
+        let at = context.branches.get(branch).map(|of| of.candidate);
+        let Some(candidate) = at.and_then(|at| context.candidates.get(usize::from(at))) else {
+            return broken!("until the final response, targets are kept", true);
+        };
+        let extra = candidate.extra.as_ref();
+        let payer = extra.and_then(|extra| extra.payer.as_ref());
+        let reach = match (payer, &candidate.kind) {
+            (Some(payer), _) => Some(payer.permission(&self.settings.numbers)),
+            // It has called out itself, and no user of ours has had a say in that.
+            (None, TargetKind::NextHops { .. }) => return false,
+            (None, _) => {
+                let called = context.routed.uri(request);
+                called.and_then(|uri| self.reach_of(now, &uri, trunk))
+            }
+        };
+        let contacts = response.contacts().map(|contact| match contact {
+            Ok(Contact::Addr(contact)) => Some(contact.uri),
+            Ok(Contact::Star) | Err(_) => None,
+        });
+        let judged = self.may_all_be_called(now, Asker { reach, trunk }, contacts);
+        judged.is_err()
+    }
+
+    /// Whether a target is a gateway.
+    fn leads_to_gateway(
+        &self,
+        now: Now,
+        request: &Message,
+        routed: &Routed,
+        kind: &TargetKind,
+    ) -> bool {
+        let relay = self.relay(now);
+        let leads = |uri: Option<Uri<'_>>| uri.is_some_and(|uri| relay.leads_to_gateway(&uri));
+        match kind {
+            TargetKind::NextHops { .. } => true,
+            TargetKind::Token(flow) => relay.is_gateways(&Source::of(flow)),
+            TargetKind::Uri(uri) => leads(Uri::parse(uri)),
+            TargetKind::Contact(binding) => {
+                let flow = binding.flow.as_ref().map(Source::of);
+                leads(Uri::parse(&binding.uri)) || flow.is_some_and(|of| relay.is_gateways(&of))
+            }
+            TargetKind::Routed => match routed.next_route {
+                Some(next) => leads(Uri::parse(request.slice(next))),
+                None => leads(routed.uri(request)),
+            },
+        }
+    }
+
+    /// Whether a gateway may call all of these URIs for somebody, `None` for one that cannot be read.
+    fn may_all_be_called<'u>(
+        &self,
+        now: Now,
+        asker: Asker<'_>,
+        mut uris: impl Iterator<Item = Option<Uri<'u>>>,
+    ) -> Result<(), Outcome> {
+        // Where nothing is written of numbers and people each of ours may call whom he likes.
+        if asker.reach.is_some() && !self.has_people {
+            return Ok(());
+        }
+        let mut steps = STEPS_MAX;
+        uris.try_for_each(|uri| match uri {
+            Some(uri) => self.may_be_called(now, asker, &uri, &mut steps),
+            None => Err(Outcome::NotPermitted),
+        })
+    }
+
+    /// The same of one, and of those to which it leads as an alias.
+    fn may_be_called(
+        &self,
+        now: Now,
+        asker: Asker<'_>,
+        uri: &Uri<'_>,
+        steps: &mut u8,
+    ) -> Result<(), Outcome> {
+        *steps = steps.checked_sub(1).ok_or(Outcome::NotPermitted)?;
+        // Another scheme may stand for a list in the body (RFC 5368).
+        if !uri.is_sip() && uri.scheme != Scheme::Tel {
+            return Err(Outcome::NotPermitted);
+        }
+        let readings = readings_of(uri);
+        if let Some(aor) = self.aor_of(uri) {
+            if let Some(targets) = self.settings.people.alias(&aor) {
+                let mut targets = targets.iter().map(|target| Uri::parse(&target.uri));
+                return targets.try_for_each(|uri| match uri {
+                    Some(uri) => self.may_be_called(now, asker, &uri, steps),
+                    None => Err(Outcome::NotPermitted),
+                });
+            }
+            // Not every gateway minds the domain: what may be dialled is a number, unless it is
+            // known to be a user's name.
+            let is_user = || self.is_bound(now, &aor) || self.person_at(uri).is_some();
+            if readings.is_empty() || is_user() {
+                return match replaces(uri) {
+                    true => Ok(()),
+                    false => asker.may(Class::Needs(Permission::Internal)),
+                };
+            }
+        }
+        asker.may(self.class_leaving(uri))?;
+        // What its provider reads in it counts too, and what the rules make of it if it comes back.
+        let rules = &self.settings.numbers;
+        let plan = asker.trunk.map(|trunk| &trunk.numbers.plan);
+        let read = readings.iter().filter_map(|of| plan?.understood(of));
+        let rewritten = number_of(uri).and_then(|number| rules.rewritten(&number));
+        let mut others = read.chain(rewritten);
+        others.try_for_each(|number| asker.may(rules.worst(&self.fronts, [&*number])))
+    }
+
+    /// How far the user may call whom a URI names: by a number of the trunk's, where that is given,
+    /// or by his name or another name for him alone. `None` where it is no user of ours.
+    fn reach_of(&self, now: Now, uri: &Uri<'_>, trunk: Option<&Trunk>) -> Option<Permission> {
+        let numbers = trunk.map(|trunk| &trunk.numbers);
+        let of_user = |user: &str| {
+            let domain = self.settings.domains.first()?;
+            self.reach_of_aor(now, format!("sip:{user}@{domain}").into_bytes())
+        };
+        let number = number_of(uri);
+        let listed = numbers.zip(number.as_deref());
+        if let Some(user) = listed.and_then(|(numbers, number)| numbers.user_of(number)) {
+            return of_user(user);
+        }
+        let own = self.aor_of(uri);
+        let own = own.and_then(|aor| self.reach_of_aor(now, aor));
+        // Or he gets what nobody has.
+        own.or_else(|| of_user(numbers?.to.as_deref()?))
+    }
+
+    /// The same by an address-of-record. What looks like a number is a user if he is here.
+    fn reach_of_aor(&self, now: Now, mut aor: Vec<u8>) -> Option<Permission> {
+        let settings = &self.settings;
+        for _ in 0..=RETARGETS_MAX {
+            if let Some(targets) = settings.people.alias(&aor) {
+                let [target] = &**targets else {
+                    return None;
+                };
+                let leads_to = Uri::parse(&target.uri)?;
+                aor = self.aor_of(&leads_to)?;
+                continue;
+            }
+            let uri = Uri::parse(&aor)?;
+            if let Some(person) = self.person_at(&uri) {
+                return Some(person.permission(&settings.numbers));
+            }
+            let is_user = number_of(&uri).is_none() || self.is_bound(now, &aor);
+            return is_user.then_some(settings.numbers.permission);
+        }
+        None
+    }
+
+    /// The trunk at whose domain somebody is.
+    fn trunk_at(&self, host: &[u8]) -> Option<Arc<Trunk>> {
+        let groups = self.settings.routes.groups.iter();
+        let mut trunks = groups.filter_map(|group| group.trunk.as_ref());
+        let is_it = |trunk: &&Arc<Trunk>| trunk.domain.as_bytes().eq_ignore_ascii_case(host);
+        trunks.find(is_it).cloned()
+    }
+
+    /// The address-of-record that a URI of ours names.
+    fn aor_of(&self, uri: &Uri<'_>) -> Option<Vec<u8>> {
+        let mut aor = Vec::new();
+        crate::aor::write_aor(&self.settings, &self.own, uri, &mut aor).then_some(aor)
+    }
+
+    /// Whether an address-of-record has a contact.
+    fn is_bound(&self, now: Now, aor: &[u8]) -> bool {
+        let mut found = Vec::new();
+        self.shared.location.find(aor, now.unix_ms, &mut found);
+        !found.is_empty()
+    }
+}
+
+/// Whether whoever is called by a URI is to take over a call (RFC 3891), as at the end of an
+/// attended transfer: the call to him is there already.
+fn replaces(uri: &Uri<'_>) -> bool {
+    let mut headers = uri.headers.split(|byte| *byte == b'&');
+    headers.any(|header| {
+        let name = header.split(|byte| *byte == b'=').next();
+        name.is_some_and(|name| name.eq_ignore_ascii_case(b"Replaces"))
+    })
+}
