@@ -218,10 +218,6 @@ impl Followed {
         self.places.extend(places);
     }
 
-    fn has_places(&self) -> bool {
-        !self.places.is_empty()
-    }
-
     /// Its record, where it is told; the places are given back.
     pub(crate) fn into_told(self) -> Option<Box<CallRecord>> {
         self.is_told.then_some(self.record)

@@ -439,6 +439,11 @@ const ASKED: &str = "Supported: timer\r\nSession-Expires: 90\r\n";
 /// and the 200.
 fn timed(is_recorded: bool, kept: &str) -> (House, Request, Sent, Sent) {
     let book = book().person("alice", |person| person.calls_max = Some(1));
+    timed_of(book, is_recorded, kept)
+}
+
+/// The same with that directory.
+fn timed_of(book: Book, is_recorded: bool, kept: &str) -> (House, Request, Sent, Sent) {
     let mut house = House::with(book, |settings| {
         settings.records = RecordSettings {
             is_on: is_recorded,
@@ -496,6 +501,26 @@ fn a_timer_that_the_caller_alone_keeps_gives_no_place_back() {
         house.answer(&bye, 200);
         nothing_is_left(&house);
     }
+}
+
+#[test]
+fn a_timer_that_the_caller_alone_keeps_ends_no_record() {
+    // No limit counts her call: it is the record of what she pays for.
+    let (mut house, invite, _, ok) = timed_of(book().person("alice", |_| {}), true, "");
+    house.bed.wait(91_000);
+    assert!(house.bed.records.is_empty());
+    assert_eq!(house.bed.shard.open_call_records(), 1);
+    house.bed.wait(3_509_000);
+    let bye = within("BYE", &invite, &ok, 3);
+    let bye = only(house.bed.receive(&alice(UDP), &bye.text()));
+    house.answer(&bye, 200);
+    nothing_is_left(&house);
+    let [record] = &house.bed.records[..] else {
+        panic!("{:#?}", house.bed.records);
+    };
+    let talked_ms = record.talk_ms().unwrap();
+    assert!((3_600_000..3_600_100).contains(&talked_ms), "{talked_ms}");
+    assert_eq!((record.session_expires_s, record.why), (Some(90), None));
 }
 
 #[test]

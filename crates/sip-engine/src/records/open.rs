@@ -106,12 +106,12 @@ impl Open {
         self.due_ms = self.due_ms.max(due_ms);
     }
 
-    /// A session timer is agreed on, or there is none any more. Who has a place among calls must not
-    /// get rid of it by a timer that he alone keeps, and lets run out while the call goes on: then it
-    /// counts only where the callee ends the call by it.
+    /// A session timer is agreed on, or there is none any more. It counts where the callee ends the
+    /// call by it. One that the caller alone keeps he may let run out while the call goes on, and
+    /// neither its record nor its places must end by that.
     fn agree(&mut self, agreed_s: Option<u32>, callee_keeps_it: bool) {
         self.record.session_expires_s = agreed_s;
-        self.timer_s = agreed_s.filter(|_| callee_keeps_it || !self.record.has_places());
+        self.timer_s = agreed_s.filter(|_| callee_keeps_it);
     }
 
     /// A sign of life: it is over so long after this one.
@@ -259,22 +259,24 @@ impl OpenCalls {
         if let Some(id) = self.id(request)
             && let Some(open) = self.entries.get_mut(&id)
         {
+            let said_s = expires_s(response);
+            let agreed_s = said_s.or(added_s);
+            let sender = open.sender(request);
+            // RFC 4028 7.2, 9: whoever asks with `timer` keeps what the answer says, and so does
+            // whoever writes it into his answer.
+            let callee_keeps_it = match sender {
+                EndedBy::Caller => said_s.is_some(),
+                _ => request.has_option(HeaderName::Supported, "timer"),
+            };
             if by == Refresher::Names {
-                if open.other_end(open.sender(request)).is_some_and(went_to) {
-                    open.prolong(now, lifetime_s, expires_s(response).or(added_s));
+                if open.other_end(sender).is_some_and(went_to) {
+                    open.prolong(now, lifetime_s, agreed_s.filter(|_| callee_keeps_it));
                     wheel.cancel(open.timer);
                     open.timer = wheel.start(open.due_ms, Timer::Record(id));
                 }
                 return;
             }
-            let said_s = expires_s(response);
-            // RFC 4028 7.2, 9: whoever asks with `timer` keeps what the answer says, and so does
-            // whoever writes it into his answer.
-            let callee_keeps_it = match open.sender(request) {
-                EndedBy::Caller => said_s.is_some(),
-                _ => request.has_option(HeaderName::Supported, "timer"),
-            };
-            open.agree(said_s.or(added_s), callee_keeps_it);
+            open.agree(agreed_s, callee_keeps_it);
             open.seen(now, lifetime_s);
             // Whoever agrees on it has not hung up.
             open.hung = open.hung.take().filter(|hung| hung.refused.is_none());
