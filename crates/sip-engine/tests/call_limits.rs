@@ -208,6 +208,38 @@ fn an_answered_call_gives_its_place_back_however_it_ends() {
 }
 
 #[test]
+fn a_bye_that_forks_gives_a_place_back_where_the_other_side_takes_it() {
+    let book = book()
+        .person("alice", |person| person.calls_max = Some(1))
+        .alias("both", &[("sip:carol@example.org", 1_000), (NUMBER, 1_000)]);
+    let mut house = House::new(book);
+    house.phone("carol", 12);
+    let (invite, sent) = house.call_over(UDP, "alice", NUMBER);
+    house.answer(&sent[0], 200);
+    for (cseq, takes, left) in [(2, "203.0.113.12:5060", 1), (3, GATEWAY, 0)] {
+        // By her password, and not by the way that she was given.
+        let mut bye = request("BYE", "sip:both@example.org", UDP);
+        bye.call_id.clone_from(&invite.call_id);
+        bye.from.clone_from(&invite.from);
+        bye.to = format!("{};tag=b", invite.to);
+        bye.cseq = cseq;
+        let (_, sent) = house.signed(&alice(UDP), "alice", bye);
+        assert_eq!(kinds(&sent), ["BYE", "BYE"]);
+        let (takers, others): (Vec<_>, Vec<_>) = sent
+            .into_iter()
+            .partition(|sent| sent.to.remote.to_string() == takes);
+        for taker in &takers {
+            house.answer(taker, 200);
+        }
+        for other in &others {
+            house.answer(other, 481);
+        }
+        assert_eq!(house.counted("alice"), left, "{takes}");
+    }
+    nothing_is_left(&house);
+}
+
+#[test]
 fn an_answer_that_crosses_a_cancel_is_a_call_and_is_counted() {
     let mut house = house_of_two();
     let (invite, sent) = house.call_over(UDP, "alice", NUMBER);

@@ -777,6 +777,34 @@ fn a_phone_that_loses_its_route_hangs_up_where_its_call_went() {
 }
 
 #[test]
+fn whoever_does_not_know_a_call_ends_no_record_of_it() {
+    // Without her token she hangs up at another number that is reached by the same address.
+    let mut bed = with_users();
+    let sent = by_password(&mut bed, request("INVITE", URI, UDP)).remove(1);
+    answer(&mut bed, &sent, 200, CONTACT);
+    let mut hangs_up = |uri: &str, status| {
+        let mut bye = request("BYE", uri, UDP);
+        (bye.to, bye.cseq) = ("<sip:bob@example.org>;tag=b".into(), 2);
+        let sent = by_password(&mut bed, bye);
+        let copy = sent.into_iter().find(|of| of.status() == 0).unwrap();
+        assert_eq!(copy.to.remote.to_string(), NEXT);
+        let hung_up = bed.now;
+        answer(&mut bed, &copy, status, "");
+        bed.wait(1_000);
+        let told = std::mem::take(&mut bed.records);
+        (told, bed.shard.open_call_records(), hung_up)
+    };
+    let (told, open, _) = hangs_up("sip:carol@example.com", 481);
+    assert_eq!((told.len(), open), (0, 1));
+    let (told, open, hung_up) = hangs_up("sip:bob@203.0.113.9:5070", 200);
+    assert_eq!((told.len(), open), (1, 0));
+    assert_eq!(
+        (told[0].ended, told[0].bye_status, told[0].why),
+        (Some(hung_up), Some(200), None)
+    );
+}
+
+#[test]
 fn a_tag_of_his_own_making_spares_nobody_his_record() {
     let mut bed = with_users();
     let mut invite = request("INVITE", URI, UDP);

@@ -16,6 +16,7 @@ use wheel::TimerId;
 use super::outcome::Outcome;
 use super::retarget::Divert;
 use super::route::Routed;
+use crate::calls::End;
 use crate::media::ContextMedia;
 use crate::people::Person;
 use crate::records::{AskedTimer, Followed};
@@ -196,6 +197,8 @@ pub(crate) struct Context {
     pub(crate) candidates: Vec<Candidate>,
     // Most have one: room for another would lie in every context, cold.
     pub(crate) branches: SmallVec<[Branch; 1]>,
+    /// The branch of the first 2xx.
+    pub(crate) taken_by: Option<usize>,
     pub(crate) best: Best,
     pub(crate) is_final_sent: bool,
     /// No new branches: cancelled, or a 6xx came.
@@ -237,6 +240,16 @@ impl Context {
         self.branches.get(branch).map(|branch| branch.answerer)
     }
 
+    /// Whether the final answer is that of who is there: who has taken the request or, where
+    /// nobody has, all to whom it went.
+    pub(crate) fn is_answered_from(&self, end: End) -> bool {
+        let mut ends = self.branches.iter().map(|branch| branch.answerer.end());
+        match self.taken_by {
+            Some(number) => ends.nth(number) == Some(end),
+            None => !self.branches.is_empty() && ends.all(|other| other == end),
+        }
+    }
+
     fn new() -> Self {
         let nowhere = std::net::SocketAddr::from(([0, 0, 0, 0], 0));
         Self {
@@ -263,6 +276,7 @@ impl Context {
             breadth_left: 0,
             candidates: Vec::new(),
             branches: SmallVec::new(),
+            taken_by: None,
             best: Best::default(),
             is_final_sent: false,
             is_closed: false,
@@ -330,6 +344,7 @@ impl Context {
         self.strip.clear();
         self.candidates.clear();
         self.branches.clear();
+        self.taken_by = None;
         self.forget_messages(pool);
         self.best.rank = 0;
         self.best.status = 0;

@@ -181,6 +181,7 @@ impl Shard {
         if context.is_final_sent && context.method != Method::Invite {
             return;
         }
+        context.taken_by = context.taken_by.or(Some(number));
         let source = context.answerer(number);
         self.note_call(now, context, source.as_ref(), response);
         self.note_answered(now, context, number, response, places, out);

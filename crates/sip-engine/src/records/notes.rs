@@ -250,7 +250,7 @@ impl Shard {
             CancelReason::Caller(_) | CancelReason::TimeIsOver => None,
         };
         if let Some(request) = context.request.as_deref() {
-            let went_to = |end: End| context.branches.iter().any(|of| of.answerer.end() == end);
+            let went_to = |end: End| context.is_answered_from(end);
             let is_proven = context.speaks_for_dialog;
             let status = status.unwrap_or(408);
             self.note_bye_answered(now, request, status, is_proven, went_to, out);
@@ -330,7 +330,7 @@ impl Shard {
                 true => Refresher::Dialog,
                 false => Refresher::Names,
             };
-            let went_to = |end: End| context.branches.iter().any(|of| of.answerer.end() == end);
+            let went_to = |end: End| context.is_answered_from(end);
             let messages = (request, response);
             self.open_calls
                 .refreshed(now, lifetime_s, messages, added_s, (by, went_to), wheel);

@@ -304,9 +304,17 @@ impl OpenCalls {
         let open = self.entries.get_mut(&id)?;
         let other = open.other_end(open.hung.as_ref()?.by);
         let hung = open.hung.as_mut()?;
+        let is_proven = is_proven && hung.is_proven;
         // Whoever is in the dialog by its names alone may have asked anybody.
-        let is_others = (is_proven && hung.is_proven) || other.is_some_and(went_to);
-        match ByeSays::of(status) {
+        let is_others = is_proven || other.is_some_and(went_to);
+        let says = match ByeSays::of(status) {
+            // What he asked there may be for somebody beyond it, as another number of the same
+            // provider is, and who has never heard of the call says the same as who has forgotten
+            // it.
+            ByeSays::Over if !is_proven && status == 481 => ByeSays::GoesOn,
+            says => says,
+        };
+        match says {
             _ if !is_others => {
                 open.hung = open.hung.take().filter(|hung| hung.is_proven);
                 return None;
