@@ -32,5 +32,6 @@ CREATE TABLE IF NOT EXISTS signet_calls (
     session_expires_s INT,
     tries VARCHAR(1024),
     tries_total INT,
+    payer_user VARCHAR(128),
     KEY signet_calls_started (started)
 ) CHARACTER SET utf8mb4;

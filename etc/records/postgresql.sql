@@ -31,6 +31,7 @@ CREATE TABLE IF NOT EXISTS signet_calls (
     bye_status integer,
     session_expires_s integer,
     tries text,
-    tries_total integer
+    tries_total integer,
+    payer_user text
 );
 CREATE INDEX IF NOT EXISTS signet_calls_started ON signet_calls (started);

@@ -201,6 +201,9 @@ pub struct CallRecord {
     pub tries: Vec<Try>,
     /// How many copies were sent.
     pub tries_total: u32,
+    /// The user on whose account it is, with his realm, where he has forwarded it; empty where it
+    /// is the caller's own affair.
+    pub payer_user: Box<str>,
 }
 
 /// A call that is followed to its end: its record, and the places that it has among the calls of
@@ -285,6 +288,7 @@ impl CallRecord {
             &self.callee_target,
             &self.callee_trunk,
             &self.reason,
+            &self.payer_user,
         ];
         let texts: usize = texts.iter().map(|text| text.len()).sum();
         size_of::<Self>() + texts + self.tries.capacity() * size_of::<Try>()

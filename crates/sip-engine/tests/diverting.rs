@@ -221,6 +221,35 @@ fn a_caller_who_may_not_call_there_himself_is_led_there_by_the_owner() {
 }
 
 #[test]
+fn the_record_of_a_forwarded_call_names_who_pays_for_it() {
+    let number = "sip:030123@example.org";
+    let book = book()
+        .forwards("alice", |forwards| forwards.always = to(number))
+        .forwards("bob", |forwards| forwards.busy = to(number));
+    let mut house = House::with(book, |settings| settings.records.is_on = true);
+    house.phone("bob", 12);
+    let sent = house.stranger_calls(ALICE, "");
+    house.answer(&sent[0], 404);
+    let sent = house.call("carol", BOB);
+    let sent = house.answer(&sent[0], 486);
+    house.answer(&sent[0], 404);
+    // Whatever is forwarded by nobody is the caller's.
+    let sent = house.call("carol", number);
+    house.answer(&sent[0], 404);
+    let records = house.bed.records.iter();
+    let told = records.map(|record| (&*record.caller_user, &*record.payer_user));
+    let carol = "carol@example.org";
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        [
+            ("", "alice@example.org"),
+            (carol, "bob@example.org"),
+            (carol, "")
+        ]
+    );
+}
+
+#[test]
 fn whoever_may_call_nobody_inside_is_retargeted_by_nobody() {
     for always in [true, false] {
         for has_phone in [true, false] {

@@ -76,6 +76,7 @@ columns! {
     session_expires_s: Number = |record, _| number(record.session_expires_s.map(u64::from));
     tries: Text = |record, _| Value::List(record.tries.iter().map(tried).collect());
     tries_total: Number = |record, _| Value::Number(u64::from(record.tries_total));
+    payer_user: Text = |record, _| text(&record.payer_user);
 }
 
 fn text(text: &str) -> Value {

@@ -61,6 +61,7 @@ fn record(id: u128) -> CallRecord {
             },
         ],
         tries_total: 2,
+        payer_user: "".into(),
     }
 }
 

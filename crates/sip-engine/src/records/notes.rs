@@ -123,6 +123,7 @@ impl Shard {
             session_expires_s: None,
             tries: Vec::new(),
             tries_total: 0,
+            payer_user: Box::default(),
         })
     }
 
@@ -170,6 +171,9 @@ impl Shard {
         };
         record.callee_target = target;
         record.callee_trunk = escaped(trunk.as_bytes(), TEXT_MAX);
+        let extra = candidate.and_then(|candidate| candidate.extra.as_ref());
+        let payer = extra.and_then(|extra| extra.payer.as_deref());
+        record.payer_user = payer.map_or_else(Box::default, |of| full_name(&of.name, &of.realm));
     }
 
     /// The name of the group that a next hop is of.
@@ -436,12 +440,14 @@ pub(crate) const fn speaks_for_dialog(permit: &Permit) -> bool {
 /// The user who calls, if one proved himself.
 fn user_of(permit: &Permit) -> Box<str> {
     match permit {
-        Permit::Authenticated(user) => {
-            let name = [user.user(), b"@", user.realm().as_bytes()].concat();
-            escaped(&name, TEXT_MAX)
-        }
+        Permit::Authenticated(user) => full_name(user.user(), user.realm()),
         _ => Box::default(),
     }
+}
+
+/// The name of a user with his realm.
+fn full_name(name: &[u8], realm: &str) -> Box<str> {
+    escaped(&[name, b"@", realm.as_bytes()].concat(), TEXT_MAX)
 }
 
 fn shown_or_nothing(uri: &[u8]) -> Box<str> {
