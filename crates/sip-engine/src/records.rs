@@ -181,7 +181,7 @@ pub struct CallRecord {
     pub called_to: Box<str>,
     /// The contact or the next hop that answered or, where none did, that was heard of last.
     pub callee_target: Box<str>,
-    /// The group of gateways that it is of; empty for none.
+    /// The group of gateways by which it was called; empty for none.
     pub callee_trunk: Box<str>,
     /// Where the copy for it was sent.
     pub callee_end: Option<(Transport, SocketAddr)>,

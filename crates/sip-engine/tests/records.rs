@@ -6,7 +6,7 @@ use crate::common::*;
 use sip_auth::{Attempt, ClientAuth, RequestParts};
 use sip_engine::records::{EndedBy, RecordSettings, Why};
 use sip_engine::refusal::Reason;
-use sip_engine::routes::{Gateway, GatewayGroup};
+use sip_engine::routes::{Gateway, GatewayGroup, RouteOption};
 use sip_engine::settings::{AuthSettings, ProxySettings, Settings};
 use sip_engine::{CallRecord, Effect};
 use sip_msg::{HeaderName, Transport};
@@ -389,6 +389,49 @@ fn a_failover_is_told_with_the_trunk() {
         let tries: Vec<_> = record.tries.iter().map(|of| of.end).collect();
         assert_eq!(tries, [Ok(503), Ok(second)]);
         assert_eq!(record.tries_total, 2);
+    }
+}
+
+#[test]
+fn a_gateway_of_several_groups_is_told_with_the_one_by_which_it_was_called() {
+    let group = |name: &str, addr: &str| GatewayGroup {
+        name: name.into(),
+        gateways: vec![Gateway {
+            next_hop: next_hop(UDP, addr),
+            priority: 1,
+            weight: 1,
+        }],
+        ..GatewayGroup::default()
+    };
+    let option = |group| RouteOption {
+        group,
+        cost: 1,
+        when: None,
+    };
+    let mut settings = recording(settings());
+    settings.routes.groups = vec![
+        group("cheap", "203.0.113.1:5060"),
+        group("dear", "203.0.113.1:5060"),
+        group("away", "203.0.113.2:5060"),
+    ];
+    settings.routes.prefixes.insert("+".into(), 1);
+    let options = vec![option(2), option(1)];
+    settings.routes.prefix_options.insert("0".into(), options);
+    let mut bed = Bed::new(settings);
+    for (number, fails_over) in [("+4930", false), ("0301", true)] {
+        let mut invite = request("INVITE", &format!("sip:{number}@example.org"), UDP);
+        invite.call_id = number.into();
+        let mut copy = bed.receive(&alice(UDP), &invite.text()).remove(1);
+        if fails_over {
+            let sent = answer(&mut bed, &copy, 503, "");
+            copy = sent.into_iter().find(|of| of.method() == "INVITE").unwrap();
+        }
+        assert_eq!(copy.to.remote.to_string(), "203.0.113.1:5060");
+        answer(&mut bed, &copy, 486, "");
+        let record = record(&mut bed);
+        assert_eq!(&*record.callee_trunk, "dear", "{number}");
+        assert_eq!(&*record.callee_target, "203.0.113.1:5060");
+        assert_eq!(record.tries.len(), 1 + usize::from(fails_over));
     }
 }
 

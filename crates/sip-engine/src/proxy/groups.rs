@@ -35,6 +35,9 @@ pub(crate) struct Beside {
     pub(crate) limit: Option<(Arc<str>, u32)>,
     /// The groups that are tried after it, the last first.
     pub(crate) next: Vec<NextGroup>,
+    /// The names of those that were tried before it, each with the place behind the last of its
+    /// next hops.
+    pub(crate) left: Vec<(u8, Arc<str>)>,
 }
 
 /// A group that is tried once the one before has no gateway left.
@@ -44,6 +47,7 @@ pub(crate) struct NextGroup {
     pub(crate) user: Option<Box<[u8]>>,
     pub(crate) care: Option<Arc<Care>>,
     pub(crate) trunk: Option<Arc<Trunk>>,
+    pub(crate) group: Arc<str>,
     pub(crate) limit: Option<(Arc<str>, u32)>,
 }
 
@@ -124,6 +128,7 @@ impl Shard {
                     .map(|number| written(number, group).into_bytes().into_boxed_slice()),
                 care: group.care.clone(),
                 trunk: group.trunk.clone(),
+                group: Arc::clone(&group.name),
                 limit: (group.calls_max > 0).then(|| (Arc::clone(&group.name), group.calls_max)),
             });
         }
@@ -171,6 +176,7 @@ impl Shard {
             user: None,
             care: None,
             trunk: None,
+            group: None,
             beside: None,
         };
         let mut candidate = Candidate::new(kind, 1000);
@@ -406,6 +412,7 @@ fn kind_of(mut next: SmallVec<[NextGroup; 1]>) -> TargetKind {
         Box::new(Beside {
             limit: first.limit,
             next: next.into_vec(),
+            left: Vec::new(),
         })
     });
     TargetKind::NextHops {
@@ -414,6 +421,7 @@ fn kind_of(mut next: SmallVec<[NextGroup; 1]>) -> TargetKind {
         user: first.user,
         care: first.care,
         trunk: first.trunk,
+        group: Some(first.group),
         beside,
     }
 }

@@ -159,31 +159,23 @@ impl Shard {
         };
         record.callee_end = Some(branch.answerer.end());
         let candidate = context.candidates.get(usize::from(branch.candidate));
-        let (target, trunk) = match candidate.map(|candidate| &candidate.kind) {
-            Some(TargetKind::Contact(binding)) => (shown_or_nothing(&binding.uri), ""),
-            Some(TargetKind::Uri(uri)) => (shown_or_nothing(uri), ""),
+        let kind = candidate.map(|candidate| &candidate.kind);
+        record.callee_target = match kind {
+            Some(TargetKind::Contact(binding)) => shown_or_nothing(&binding.uri),
+            Some(TargetKind::Uri(uri)) => shown_or_nothing(uri),
             // Its target may have gone on to another.
-            Some(TargetKind::NextHops { hops, .. }) => match hops.get(usize::from(branch.hop)) {
-                Some(hop) => (shown_hop(hop), self.trunk_of(hop)),
-                None => (Box::default(), ""),
-            },
-            Some(TargetKind::Routed | TargetKind::Token(_)) | None => (Box::default(), ""),
+            Some(TargetKind::NextHops { hops, .. }) => {
+                let hop = hops.get(usize::from(branch.hop));
+                hop.map_or_else(Box::default, shown_hop)
+            }
+            Some(TargetKind::Routed | TargetKind::Token(_)) | None => Box::default(),
         };
-        record.callee_target = target;
-        record.callee_trunk = escaped(trunk.as_bytes(), TEXT_MAX);
+        let group = kind.and_then(|kind| kind.group_of(branch.hop));
+        let group = group.unwrap_or_default();
+        record.callee_trunk = escaped(group.as_bytes(), TEXT_MAX);
         let extra = candidate.and_then(|candidate| candidate.extra.as_ref());
         let payer = extra.and_then(|extra| extra.payer.as_deref());
         record.payer_user = payer.map_or_else(Box::default, |of| full_name(&of.name, &of.realm));
-    }
-
-    /// The name of the group that a next hop is of.
-    fn trunk_of(&self, hop: &NextHop) -> &str {
-        let groups = self.settings.routes.groups.iter();
-        let mut of = groups.filter(|group| {
-            let mut gateways = group.gateways.iter();
-            gateways.any(|gateway| gateway.next_hop == *hop)
-        });
-        of.next().map_or("", |group| &group.name)
     }
 
     /// A 2xx is passed to the caller: from here on the end is waited for, where it will pass.

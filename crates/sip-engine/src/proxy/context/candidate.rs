@@ -38,6 +38,8 @@ pub(crate) enum TargetKind {
         user: Option<Box<[u8]>>,
         care: Option<Arc<Care>>,
         trunk: Option<Arc<Trunk>>,
+        /// The name of the group that the one at hand is of; `None` where it is of none.
+        group: Option<Arc<str>>,
         beside: Option<Box<Beside>>,
     },
 }
@@ -49,6 +51,18 @@ impl TargetKind {
             Self::NextHops { care, .. } => Some(care.as_deref().unwrap_or(&Care::USUAL)),
             _ => None,
         }
+    }
+
+    /// The name of the group that a next hop is of, by its place among them. A gateway may be in
+    /// several groups: it is the one by which it was found.
+    pub(crate) fn group_of(&self, hop: u8) -> Option<&str> {
+        let Self::NextHops { group, beside, .. } = self else {
+            return None;
+        };
+        let mut left = beside.iter().flat_map(|beside| &beside.left);
+        let left = left.find(|(end, _)| hop < *end);
+        let name = left.map(|(_, name)| name).or(group.as_ref());
+        name.map(|name| &**name)
     }
 }
 
@@ -175,6 +189,7 @@ impl Candidate {
             user,
             care,
             trunk,
+            group,
             beside,
         } = &mut self.kind
         else {
@@ -189,6 +204,9 @@ impl Candidate {
         {
             // Those that were tried stay: branches name theirs by its place among them.
             *at = hops.len() as u8;
+            if let Some(name) = group.replace(next.group) {
+                beside.left.push((*at, name));
+            }
             hops.extend(next.hops);
             (*user, *care, *trunk) = (next.user, next.care, next.trunk);
             beside.limit = next.limit;
