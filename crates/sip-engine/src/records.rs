@@ -22,6 +22,7 @@ use sip_limit::CountedCall;
 use sip_msg::{Message, Transport};
 
 use crate::Now;
+use crate::calls::End;
 use crate::refusal::{Reason, TEXT_MAX, escaped};
 
 pub(crate) use open::{ByeSays, OpenCalls};
@@ -214,11 +215,18 @@ pub(crate) struct Followed {
     places: Vec<Arc<CountedCall>>,
     /// Whether the record is told: else the call is followed for its places alone.
     is_told: bool,
+    /// Where the other side is of the open call whose names its INVITE bears, and not its token.
+    /// Where somebody else takes it, it is another call, and told.
+    within: Option<End>,
 }
 
 impl Followed {
     pub(crate) fn add(&mut self, places: impl IntoIterator<Item = Arc<CountedCall>>) {
         self.places.extend(places);
+    }
+
+    fn has_places(&self) -> bool {
+        !self.places.is_empty()
     }
 
     /// Its record, where it is told; the places are given back.

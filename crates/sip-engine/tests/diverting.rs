@@ -230,6 +230,13 @@ fn the_record_of_a_forwarded_call_names_who_pays_for_it() {
     house.phone("bob", 12);
     let sent = house.stranger_calls(ALICE, "");
     house.answer(&sent[0], 404);
+    // A tag in To makes no dialog of it.
+    let mut tagged = house.request("INVITE", "sip:mallory@far.example", ALICE, UDP);
+    tagged.to.push_str(";tag=made-up");
+    let mut sent = house.bed.receive(&flow(UDP, STRANGER), &tagged.text());
+    sent.retain(is_copy);
+    assert_eq!(copy(&sent).0, GATEWAY);
+    house.answer(&sent[0], 404);
     let sent = house.call("carol", BOB);
     let sent = house.answer(&sent[0], 486);
     house.answer(&sent[0], 404);
@@ -242,6 +249,7 @@ fn the_record_of_a_forwarded_call_names_who_pays_for_it() {
     assert_eq!(
         told.collect::<Vec<_>>(),
         [
+            ("", "alice@example.org"),
             ("", "alice@example.org"),
             (carol, "bob@example.org"),
             (carol, "")

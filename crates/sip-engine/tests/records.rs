@@ -861,6 +861,28 @@ fn a_tag_of_his_own_making_spares_nobody_his_record() {
     let sent = by_password(&mut bed, again).remove(1);
     answer(&mut bed, &sent, 200, CONTACT);
     assert_eq!(bed.shard.counters().call_records_begun, 1);
+    // By the same names she calls a friend, who takes it: that is another.
+    bed.register("sip:friend@example.org", "sip:friend@203.0.113.77", None);
+    let mut others = request("INVITE", "sip:friend@example.org", UDP);
+    (others.to, others.cseq) = ("<sip:bob@example.org>;tag=b".into(), 3);
+    let sent = by_password(&mut bed, others);
+    let copy = sent.into_iter().find(|of| of.status() == 0).unwrap();
+    let contact = "Contact: <sip:friend@203.0.113.77>\r\n";
+    let friends = only(answer(&mut bed, &copy, 200, contact));
+    let other = record(&mut bed);
+    assert_eq!(&*other.callee_target, "sip:friend@203.0.113.77");
+    assert_eq!((other.status, other.why), (Some(200), Some(Why::NoRoom)));
+    assert_eq!(bed.shard.counters().call_records_begun, 2);
+    // What she has by that of the friend's ends nothing but his.
+    for (cseq, status) in [(7, 200), (8, 481)] {
+        let mut bye = of_caller("BYE", &friends, UDP, cseq);
+        bye.uri = "sip:friend@203.0.113.77".into();
+        bye.from = "<sip:alice@example.org>;tag=a".into();
+        let copy = only(bed.receive(&alice(UDP), &bye.text()));
+        assert_eq!(copy.to.remote.ip().to_string(), "203.0.113.77");
+        answer(&mut bed, &copy, status, "");
+    }
+    assert_eq!((bed.records.len(), bed.shard.open_call_records()), (0, 1));
     let mut bye = of_caller("BYE", &ok, UDP, 9);
     bye.from = "<sip:alice@example.org>;tag=a".into();
     let sent = bed.receive(&alice(UDP), &bye.text());

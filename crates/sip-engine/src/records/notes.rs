@@ -53,21 +53,23 @@ impl Shard {
         if !self.settings.records.is_on || request.method() != Method::Invite {
             return None;
         }
-        // A tag proves nothing: with one of his own making a user has a call like any other.
-        let begins_call = match permit {
-            Permit::Authenticated(_) => request.to_tag().is_none() || !self.open_calls.has(request),
-            _ => request.to_tag().is_none(),
+        let within = match permit {
+            _ if request.to_tag().is_none() => None,
+            // A tag proves nothing: with one of his own making, whoever has no token has a call
+            // like any other. So he has with the names of a call, where another takes it.
+            Permit::Authenticated(_) | Permit::Inbound(_) | Permit::Directed(_) => {
+                self.open_calls.other_end(request)
+            }
+            _ => return None,
         };
-        if !begins_call {
-            return None;
-        }
-        self.counters.call_records_begun += 1;
+        self.counters.call_records_begun += u64::from(within.is_none());
         let source = Source::of(&job.sender.flow);
         let class = permit.class(self.is_listed_peers(&job.sender));
         Some(Followed {
             record: self.new_record(now, request, source, (class, user_of(permit))),
             places: Vec::new(),
-            is_told: true,
+            is_told: within.is_none(),
+            within,
         })
     }
 
@@ -85,6 +87,7 @@ impl Shard {
             record: self.new_record(now, request, source, ("", Box::default())),
             places: Vec::new(),
             is_told: false,
+            within: None,
         });
         followed.add(places);
         followed
@@ -202,6 +205,14 @@ impl Shard {
         let Some(mut record) = context.record.take() else {
             return;
         };
+        let within = record.within.take();
+        if within.is_some_and(|end| record.callee_end != Some(end)) {
+            record.is_told = true;
+            self.counters.call_records_begun += 1;
+        }
+        if !record.is_told && !record.has_places() {
+            return;
+        }
         record.answered = Some(now);
         record.seen = now;
         record.status = Some(response.status());

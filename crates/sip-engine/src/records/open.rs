@@ -12,6 +12,7 @@ use super::refresh::MIN_SE_S;
 use super::{EndedBy, Followed, Why, expires_s, printable};
 use crate::Now;
 use crate::calls::End;
+use crate::proxy::record_route::makes_dialogs;
 use crate::timer::Timer;
 
 /// Calls of one shard whose end is waited for.
@@ -71,6 +72,9 @@ struct Open {
     record: Followed,
     /// The tag in the caller's From: it tells the sides apart.
     caller_tag: Box<[u8]>,
+    /// Whether there may be another dialog of its names, with tokens of its own: whoever bears
+    /// one says nothing of this call, then, unless its other side has it so.
+    has_namesake: bool,
     hung: Option<Hung>,
     /// The session timer by which it is over, where one counts, in seconds.
     timer_s: Option<u32>,
@@ -186,13 +190,18 @@ impl OpenCalls {
             return Err(record);
         };
         let id = self.id_of(request.call_id(), tag, other);
-        if self.entries.len() >= OPEN_MAX || self.entries.contains_key(&id) {
+        if let Some(open) = self.entries.get_mut(&id) {
+            open.has_namesake = true;
+            return Err(record);
+        }
+        if self.entries.len() >= OPEN_MAX {
             return Err(record);
         }
         let agreed_s = record.session_expires_s;
         let mut open = Box::new(Open {
             record,
             caller_tag: tag.into(),
+            has_namesake: false,
             hung: None,
             timer_s: None,
             due_ms: 0,
@@ -206,10 +215,10 @@ impl OpenCalls {
         Ok(())
     }
 
-    /// Whether the end of the call is waited for of which a request is.
-    pub(crate) fn has(&self, request: &Message) -> bool {
-        self.id(request)
-            .is_some_and(|id| self.entries.contains_key(&id))
+    /// Where the other side is of the open call whose names a request bears.
+    pub(crate) fn other_end(&self, request: &Message) -> Option<End> {
+        let open = self.entries.get(&self.id(request)?)?;
+        open.other_end(open.sender(request))
     }
 
     /// A request within a dialog was let in; `is_proven` where it is a part of it by what it
@@ -225,6 +234,10 @@ impl OpenCalls {
         let Some(open) = id.and_then(|id| self.entries.get_mut(&id)) else {
             return;
         };
+        // Whoever answers it, and he may be anybody, makes a dialog of these names, for which both
+        // get tokens.
+        open.has_namesake |= !is_proven && makes_dialogs(request.method());
+        let is_proven = is_proven && !open.has_namesake;
         // A session timer is put back by what refreshes it alone.
         match open.timer_s {
             _ if !is_proven => {}
@@ -268,7 +281,7 @@ impl OpenCalls {
                 EndedBy::Caller => said_s.is_some(),
                 _ => request.has_option(HeaderName::Supported, "timer"),
             };
-            if by == Refresher::Names {
+            if by == Refresher::Names || open.has_namesake {
                 if open.other_end(sender).is_some_and(went_to) {
                     open.prolong(now, lifetime_s, agreed_s.filter(|_| callee_keeps_it));
                     wheel.cancel(open.timer);
@@ -303,8 +316,9 @@ impl OpenCalls {
         let id = self.id(bye)?;
         let open = self.entries.get_mut(&id)?;
         let other = open.other_end(open.hung.as_ref()?.by);
+        let has_namesake = open.has_namesake;
         let hung = open.hung.as_mut()?;
-        let is_proven = is_proven && hung.is_proven;
+        let is_proven = is_proven && hung.is_proven && !has_namesake;
         // Whoever is in the dialog by its names alone may have asked anybody.
         let is_others = is_proven || other.is_some_and(went_to);
         let says = match ByeSays::of(status) {
@@ -352,7 +366,8 @@ impl OpenCalls {
         wheel: &mut Wheel<Timer>,
     ) -> Option<Followed> {
         let id = self.id(request)?;
-        let by = match self.entries.get(&id)?.sender(request) {
+        let open = self.entries.get(&id).filter(|open| !open.has_namesake)?;
+        let by = match open.sender(request) {
             EndedBy::Caller => EndedBy::Callee,
             _ => EndedBy::Caller,
         };
