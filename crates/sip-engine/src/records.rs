@@ -229,6 +229,11 @@ impl Followed {
         !self.places.is_empty()
     }
 
+    /// Gives its places back.
+    fn free(&mut self) {
+        self.places.clear();
+    }
+
     /// Its record, where it is told; the places are given back.
     pub(crate) fn into_told(self) -> Option<Box<CallRecord>> {
         self.is_told.then_some(self.record)

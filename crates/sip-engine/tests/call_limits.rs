@@ -147,6 +147,8 @@ fn an_answered_call_gives_its_place_back_however_it_ends() {
             house.bed.wait(40_000);
             assert_eq!(house.counted("alice"), 1);
             house.bed.wait(3_600_000);
+            assert_eq!(house.bed.rates.calls().owners(), 0);
+            house.bed.wait(86_400_000);
         }),
         ("the callee hangs up", |house, invite, sent, _| {
             let routes = sent.all(HeaderName::RecordRoute);

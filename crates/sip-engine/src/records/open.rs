@@ -1,6 +1,7 @@
 //! Calls that were answered and whose end is waited for: one entry for each record that goes
 //! on. The table is bounded, and each entry has a timer.
 
+use std::collections::VecDeque;
 use std::hash::Hasher;
 
 use hashbrown::HashMap;
@@ -18,8 +19,12 @@ use crate::timer::Timer;
 /// Calls of one shard whose end is waited for.
 const OPEN_MAX: usize = 65_536;
 
-/// How long a call is followed whose BYE did not reach the other side, in milliseconds.
+/// How long a call whose BYE did not reach the other side has its places, in milliseconds.
 const UNREACHED_MS: u64 = 3_600_000;
+/// Calls of one shard of which nothing was heard for that long, and whose true end is waited for
+/// all the same. They are mostly over: where phones are often out of reach, they must not take
+/// the room of others.
+const UNREACHED_MAX: usize = 8_192;
 
 /// Who ended a call, and when.
 struct Hung {
@@ -30,6 +35,10 @@ struct Hung {
     is_proven: bool,
     /// The final answer to the BYE, where it does not say that the call is over.
     refused: Option<u16>,
+    /// When the call's places are given back, where the BYE did not reach the other side.
+    frees_ms: Option<u64>,
+    /// Whether they were.
+    is_given_up: bool,
 }
 
 impl Hung {
@@ -40,6 +49,8 @@ impl Hung {
             reason: Box::default(),
             is_proven: true,
             refused: None,
+            frees_ms: None,
+            is_given_up: false,
         }
     }
 
@@ -126,6 +137,28 @@ impl Open {
         self.due_ms = now.mono_ms + lasts_s.saturating_mul(1_000);
     }
 
+    /// When its timer is to fire.
+    fn next_ms(&self) -> u64 {
+        let frees_ms = self.hung.as_ref().and_then(|hung| hung.frees_ms);
+        frees_ms.map_or(self.due_ms, |frees_ms| frees_ms.min(self.due_ms))
+    }
+
+    /// Gives its places back if it is time, because nothing was heard after a BYE that reached
+    /// nobody. Whether it was.
+    fn give_up(&mut self, now: Now) -> bool {
+        let Some(hung) = &mut self.hung else {
+            return false;
+        };
+        let is_time = hung
+            .frees_ms
+            .is_some_and(|frees_ms| frees_ms <= now.mono_ms);
+        if is_time {
+            (hung.frees_ms, hung.is_given_up) = (None, true);
+            self.record.free();
+        }
+        is_time
+    }
+
     fn held_bytes(&self) -> usize {
         size_of::<Self>() + self.caller_tag.len() + self.record.held_bytes()
     }
@@ -139,6 +172,9 @@ pub(crate) struct OpenCalls {
     last: u64,
     /// By a hash of Call-ID and both tags.
     entries: HashMap<u64, Box<Open>>,
+    /// Those whose BYE reached nobody, and whose places were given back: the oldest first. One
+    /// that has ended, or was heard of, may still stand there.
+    given_up: VecDeque<u64>,
     held_bytes: usize,
 }
 
@@ -150,6 +186,7 @@ impl OpenCalls {
             prefix: (u128::from_be_bytes(prefix) >> 64) as u64,
             last: 0,
             entries: HashMap::new(),
+            given_up: VecDeque::new(),
             held_bytes: 0,
         }
     }
@@ -169,7 +206,9 @@ impl OpenCalls {
     }
 
     pub(crate) fn held_bytes(&self) -> usize {
-        self.held_bytes + self.entries.capacity() * size_of::<(u64, Box<Open>)>()
+        self.held_bytes
+            + self.entries.capacity() * size_of::<(u64, Box<Open>)>()
+            + self.given_up.capacity() * size_of::<u64>()
     }
 
     /// A call is answered by this 2xx: its record goes on. It is given back where there is no
@@ -285,7 +324,7 @@ impl OpenCalls {
                 if open.other_end(sender).is_some_and(went_to) {
                     open.prolong(now, lifetime_s, agreed_s.filter(|_| callee_keeps_it));
                     wheel.cancel(open.timer);
-                    open.timer = wheel.start(open.due_ms, Timer::Record(id));
+                    open.timer = wheel.start(open.next_ms(), Timer::Record(id));
                 }
                 return;
             }
@@ -295,7 +334,7 @@ impl OpenCalls {
             open.hung = open.hung.take().filter(|hung| hung.refused.is_none());
             // It may be due sooner than before.
             wheel.cancel(open.timer);
-            open.timer = wheel.start(open.due_ms, Timer::Record(id));
+            open.timer = wheel.start(open.next_ms(), Timer::Record(id));
         }
     }
 
@@ -341,10 +380,9 @@ impl OpenCalls {
             says @ (ByeSays::Unreached | ByeSays::GoesOn) => {
                 hung.refused = Some(status);
                 if says == ByeSays::Unreached {
-                    let due_ms = now.mono_ms + UNREACHED_MS;
-                    open.due_ms = open.due_ms.min(due_ms);
+                    hung.frees_ms = Some(now.mono_ms + UNREACHED_MS);
                     wheel.cancel(open.timer);
-                    open.timer = wheel.start(open.due_ms, Timer::Record(id));
+                    open.timer = wheel.start(open.next_ms(), Timer::Record(id));
                 }
                 return None;
             }
@@ -375,7 +413,8 @@ impl OpenCalls {
         Some(hung.unwrap_or_else(|| Hung::now(now, by)).end(record))
     }
 
-    /// The timer of an entry fires; the record of a call that is over by it.
+    /// The timer of an entry fires; the record of a call that is over by it, or that makes room
+    /// for the one at hand.
     pub(crate) fn timer_fired(
         &mut self,
         now: Now,
@@ -385,8 +424,18 @@ impl OpenCalls {
         let open = self.entries.get_mut(&id)?;
         open.timer = TimerId::NONE;
         if open.due_ms > now.mono_ms {
-            open.timer = wheel.start(open.due_ms, Timer::Record(id));
-            return None;
+            let is_given_up = open.give_up(now);
+            // It was followed for its places alone.
+            if is_given_up && !open.record.is_told {
+                let (record, _) = self.take(id, wheel)?;
+                return Some(record);
+            }
+            open.timer = wheel.start(open.next_ms(), Timer::Record(id));
+            if !is_given_up {
+                return None;
+            }
+            self.given_up.push_back(id);
+            return self.take_surplus(wheel);
         }
         let timer_s = open.timer_s;
         let (mut record, hung) = self.take(id, wheel)?;
@@ -400,6 +449,21 @@ impl OpenCalls {
             hung.unwrap_or_else(|| Hung::now(now, EndedBy::Timer))
                 .end(record),
         )
+    }
+
+    /// The oldest of those whose BYE reached nobody, where there are too many.
+    fn take_surplus(&mut self, wheel: &mut Wheel<Timer>) -> Option<Followed> {
+        if self.given_up.len() <= UNREACHED_MAX {
+            return None;
+        }
+        let id = self.given_up.pop_front()?;
+        let hung = self.entries.get(&id)?.hung.as_ref()?;
+        // Something was heard of it since.
+        if !hung.is_given_up {
+            return None;
+        }
+        let (record, hung) = self.take(id, wheel)?;
+        Some(hung?.end(record))
     }
 
     /// All records that go on: the process ends.
@@ -477,5 +541,87 @@ impl ByeSays {
             408 | 430 | 480 | 502..=504 => Self::Unreached,
             _ => Self::GoesOn,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sip_msg::Transport;
+
+    use super::*;
+    use crate::records::CallRecord;
+    use crate::testing::{NOW, parse, request};
+
+    const LIFETIME_S: u64 = 86_400;
+
+    fn followed(id: u128) -> Followed {
+        let record = CallRecord {
+            id,
+            call_id: Box::default(),
+            started: NOW,
+            rang: None,
+            answered: Some(NOW),
+            ended: None,
+            seen: NOW,
+            caller_user: Box::default(),
+            caller_class: "user",
+            caller_from: Box::default(),
+            caller_end: (Transport::Udp, "192.0.2.9:5060".parse().unwrap()),
+            request_uri: Box::default(),
+            called_to: Box::default(),
+            callee_target: Box::default(),
+            callee_trunk: Box::default(),
+            callee_end: None,
+            status: Some(200),
+            ended_by: EndedBy::Server,
+            why: None,
+            reason: Box::default(),
+            bye_status: None,
+            session_expires_s: None,
+            tries: Vec::new(),
+            tries_total: 1,
+            payer_user: Box::default(),
+        };
+        Followed {
+            record: Box::new(record),
+            places: Vec::new(),
+            is_told: true,
+            within: None,
+        }
+    }
+
+    #[test]
+    fn those_whose_bye_reached_nobody_leave_room_for_others() {
+        let (alice, bob) = ("<sip:a@example.org>;tag=a", "<sip:b@example.org>;tag=b");
+        let mut open = OpenCalls::new([1; 16], [2; 16]);
+        let mut wheel = Wheel::new(NOW.mono_ms);
+        let many = UNREACHED_MAX + 10;
+        for n in 0..many {
+            let bye = request("BYE", "sip:b@192.0.2.9", alice, bob, "");
+            let bye = parse(bye.replace("call-1", &format!("call-{n}")).as_bytes());
+            let call = followed(n as u128);
+            let begun = open.begin(NOW, LIFETIME_S, call, (&bye, &bye), &mut wheel);
+            assert!(begun.is_ok());
+            open.request(NOW, LIFETIME_S, &bye, true);
+            let over = open.bye_answered(NOW, &bye, 408, true, |_| false, &mut wheel);
+            assert!(over.is_none());
+        }
+        let late = Now {
+            mono_ms: NOW.mono_ms + UNREACHED_MS + 1_000,
+            ..NOW
+        };
+        let mut fired = Vec::new();
+        wheel.advance(late.mono_ms, |timer| fired.push(timer));
+        assert_eq!(fired.len(), many);
+        let mut told = Vec::new();
+        for timer in fired {
+            if let Timer::Record(id) = timer {
+                told.extend(open.timer_fired(late, id, &mut wheel));
+            }
+        }
+        assert_eq!((told.len(), open.len()), (10, UNREACHED_MAX));
+        assert_eq!(open.given_up.len(), UNREACHED_MAX);
+        let mut whys = told.iter().map(|record| (record.why, record.bye_status));
+        assert!(whys.all(|why| why == (Some(Why::ByeUnconfirmed), Some(408))));
     }
 }
