@@ -1,5 +1,7 @@
-//! Calls in progress, for the operator: an entry when the 2xx to an INVITE passes, until
-//! its BYE does. Nothing of the protocol goes by it.
+//! Calls in progress, for the operator: an entry when the 2xx to an INVITE passes, until the
+//! answer to its BYE does. One that the other side refuses ends nothing; one that reached nobody
+//! does, since the table would fill with calls of phones that are out of reach. Nothing of the
+//! protocol goes by it.
 //!
 //! But where a provider is shown another From than the phone wrote, that is put back into the
 //! provider's requests from here, as far as it is known
@@ -74,20 +76,12 @@ impl Call {
         (from, to)
     }
 
-    /// Whether a message of that Call-ID is one of this dialog. Nearly all repeat From and
-    /// To as they were, in either order; else the tags decide.
-    fn has(&self, message: &Message) -> bool {
-        let raw = |name| message.first(name).map_or(&[][..], |field| field.value);
-        let (from, to) = (raw(HeaderName::From), raw(HeaderName::To));
-        let (own_from, own_to) = self.sides();
-        if (own_from, own_to) == (from, to) || (own_from, own_to) == (to, from) {
-            return true;
+    /// Where the other side is than the one that sent this request.
+    fn other_end(&self, request: &Message) -> End {
+        match tag_of(self.sides().0) == tags_of(request).0 {
+            true => self.callee,
+            false => self.caller,
         }
-        let [from, to] = [from, to].map(tag_of);
-        // What is not kept cannot tell them apart.
-        let is_side = |own: &[u8], tag| own.is_empty() || tag_of(own) == tag;
-        (is_side(own_from, from) && is_side(own_to, to))
-            || (is_side(own_from, to) && is_side(own_to, from))
     }
 }
 
@@ -104,6 +98,14 @@ fn tag_of(value: &[u8]) -> Option<&[u8]> {
     NameAddr::parse(value)?.tag()
 }
 
+/// The tags in From and To.
+fn tags_of(message: &Message) -> (Option<&[u8]>, Option<&[u8]>) {
+    (
+        message.from().ok().and_then(|from| from.tag()),
+        message.to().ok().and_then(|to| to.tag()),
+    )
+}
+
 fn shown_in(value: &[u8]) -> Box<str> {
     shown_uri(NameAddr::parse(value).as_ref())
 }
@@ -111,7 +113,7 @@ fn shown_in(value: &[u8]) -> Box<str> {
 /// The calls of a shard.
 pub(crate) struct Calls {
     key: [u8; 16],
-    /// By the hash of the Call-ID.
+    /// By a hash of Call-ID and both tags.
     entries: HashMap<u64, (u64, Call)>,
     /// Names and numbers, the oldest first; a call that has ended may still stand there.
     order: VecDeque<(u64, u64)>,
@@ -165,8 +167,8 @@ impl Calls {
             callee,
         };
         self.last += 1;
-        let id = self.id(call_id);
-        // The other leg of a call that was forked goes.
+        let id = self.id(response);
+        // The end of one of the same name has not passed.
         if let Some((_, other)) = self.entries.insert(id, (self.last, call)) {
             self.use_again(other);
         }
@@ -174,16 +176,15 @@ impl Calls {
         true
     }
 
-    /// A message says that its dialog is over.
-    pub(crate) fn end(&mut self, message: &Message) {
+    /// What a request was answered says that its dialog is over. `counts` says whether it is, by
+    /// where the other side is than its sender.
+    pub(crate) fn end(&mut self, request: &Message, counts: impl FnOnce(End) -> bool) {
         if self.entries.is_empty() {
             return;
         }
-        let id = self.id(message.call_id());
-        if self
-            .entries
-            .get(&id)
-            .is_some_and(|(_, call)| call.has(message))
+        let id = self.id(request);
+        if let Some((_, call)) = self.entries.get(&id)
+            && counts(call.other_end(request))
         {
             self.forget(id);
         }
@@ -223,7 +224,7 @@ impl Calls {
         if self.entries.is_empty() {
             return None;
         }
-        let (_, call) = self.entries.get(&self.id(request.call_id()))?;
+        let (_, call) = self.entries.get(&self.id(request))?;
         let raw = |name| request.first(name).map_or(&[][..], |field| field.value);
         let (caller, callee) = call.sides();
         let is_his = tag_of(caller) == tag_of(raw(HeaderName::To))
@@ -250,11 +251,15 @@ impl Calls {
         (*last < self.last).then_some(*last)
     }
 
-    /// One call is listed of a Call-ID: a second that was forked is hung up as soon as it
-    /// is answered.
-    fn id(&self, call_id: &[u8]) -> u64 {
+    /// A dialog's name, the same from either side. Who has no tag is told by the other's alone.
+    fn id(&self, message: &Message) -> u64 {
+        let (one, other) = tags_of(message);
+        let (one, other) = (one.unwrap_or_default(), other.unwrap_or_default());
         let mut hasher = SipHasher13::new_with_key(&self.key);
-        hasher.write(call_id);
+        for part in [message.call_id(), one.min(other), one.max(other)] {
+            hasher.write_u32(part.len() as u32);
+            hasher.write(part);
+        }
         hasher.finish()
     }
 
@@ -343,7 +348,7 @@ mod tests {
         calls.list(1, 10, &mut found);
         assert_eq!(&*found[1].from(), "");
         assert_eq!(&*found[1].to(), "sip:b@example.org");
-        calls.end(&message(BOB, &long, "call-2"));
+        calls.end(&message(BOB, &long, "call-2"), |_| true);
         assert_eq!(calls.len(), 1);
     }
 
@@ -365,11 +370,30 @@ mod tests {
         ] {
             let mut calls = Calls::new([1; 16]);
             assert!(begin(&mut calls, NOW, &of(1)));
-            calls.end(&of(2));
+            calls.end(&of(2), |_| true);
             assert_eq!(calls.len(), 1);
-            calls.end(&message(from, to, "call-1"));
+            calls.end(&message(from, to, "call-1"), |_| true);
             assert_eq!(calls.len(), usize::from(!is_its), "{from} {to}");
         }
+    }
+
+    #[test]
+    fn a_second_dialog_of_a_call_id_has_an_entry_of_its_own() {
+        let mut calls = Calls::new([1; 16]);
+        let second = message(ALICE, "<sip:b@example.org>;tag=c", "call-1");
+        for call in [&of(1), &second] {
+            assert!(begin(&mut calls, NOW, call));
+        }
+        assert_eq!(calls.len(), 2);
+        // Whether it is over may go by where the other side is than the one that hangs up.
+        let is_at_caller = |place| place == end(Transport::Udp);
+        calls.end(&of(1), is_at_caller);
+        assert_eq!(calls.len(), 2);
+        calls.end(&message(BOB, ALICE, "call-1"), is_at_caller);
+        assert_eq!(calls.len(), 1);
+        let mut found = Vec::new();
+        calls.list(0, 10, &mut found);
+        assert_eq!(found.len(), 1);
     }
 
     #[test]
@@ -394,7 +418,7 @@ mod tests {
             assert!(begin(&mut calls, at(n), &of(n)));
         }
         for n in (2..=20).step_by(2) {
-            calls.end(&of(n));
+            calls.end(&of(n), |_| true);
         }
         let odd: Vec<u64> = (1..=20).step_by(2).collect();
         for max in [1, 3, 20, 100] {
@@ -415,7 +439,7 @@ mod tests {
         let texts_bytes = calls.texts_bytes;
         assert!(texts_bytes > 20 * (ALICE.len() + BOB.len()));
         for n in 1..=20 {
-            calls.end(&of(n));
+            calls.end(&of(n), |_| true);
         }
         for n in 1..=19 {
             assert!(begin(&mut calls, NOW, &of(n)));
@@ -424,12 +448,12 @@ mod tests {
         // Whoever shows a call keeps what it says.
         let mut found = Vec::new();
         calls.list(0, 100, &mut found);
-        calls.end(&of(1));
+        calls.end(&of(1), |_| true);
         assert!(begin(&mut calls, NOW, &of(21)));
         assert_eq!(&*found[0].call_id(), "call-1");
         drop(found);
         for n in 1..=21 {
-            calls.end(&of(n));
+            calls.end(&of(n), |_| true);
         }
         for _ in 0..10 {
             calls.trim();
@@ -446,12 +470,12 @@ mod tests {
         assert!(!begin(&mut calls, NOW, &of(CALLS_MAX as u64)));
         // A long call in front of many short ones.
         for n in 1..CALLS_MAX as u64 {
-            calls.end(&of(n));
+            calls.end(&of(n), |_| true);
         }
         for n in 0..2 * CALLS_MAX as u64 {
             let short = of(n + CALLS_MAX as u64);
             assert!(begin(&mut calls, NOW, &short));
-            calls.end(&short);
+            calls.end(&short, |_| true);
         }
         assert!(calls.order.len() <= 2 * CALLS_MAX);
         assert_eq!(calls.len(), 1);

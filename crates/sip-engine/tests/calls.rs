@@ -41,7 +41,7 @@ fn a_call_is_listed_from_its_answer_to_its_bye() {
     for transport in TRANSPORTS {
         for next in TRANSPORTS {
             let mut bed = Bed::new(forwarding(next, "203.0.113.9:5070"));
-            let bye = answered(&mut bed, "one", transport);
+            let mut bye = answered(&mut bed, "one", transport);
             answered(&mut bed, "two", transport);
             assert_eq!(listed(&bed), ["one", "two"]);
             assert_eq!(bed.shard.counters().calls_begun, 2);
@@ -54,10 +54,56 @@ fn a_call_is_listed_from_its_answer_to_its_bye() {
             assert_eq!(&*call.to(), "sip:bob@example.org");
             assert_eq!(call.since_unix_ms, bed.now.unix_ms);
 
-            assert_eq!(kinds(&bed.receive(&alice(transport), &bye.text())), ["BYE"]);
+            // The other side may refuse to hang up, and goes on.
+            for (cseq, status) in [(2, 401), (3, 500)] {
+                let copy = hangs_up(&mut bed, transport, &mut bye, cseq);
+                assert_eq!(listed(&bed), ["one", "two"], "it has no answer yet");
+                bed.receive(&answering(&copy), &response(&copy, status, "b", ""));
+                assert_eq!(listed(&bed), ["one", "two"], "{status}");
+            }
+            let copy = hangs_up(&mut bed, transport, &mut bye, 4);
+            bed.receive(&answering(&copy), &response(&copy, 200, "b", ""));
             assert_eq!(listed(&bed), ["two"]);
         }
     }
+}
+
+/// Alice's BYE in a transaction of its own, and its copy.
+fn hangs_up(bed: &mut Bed, transport: Transport, bye: &mut Request, cseq: u32) -> Sent {
+    bye.cseq = cseq;
+    bye.via.push_str("again");
+    only(bed.receive(&alice(transport), &bye.text()))
+}
+
+#[test]
+fn a_call_whose_bye_reaches_nobody_is_listed_no_more() {
+    let mut bed = Bed::new(forwarding(Transport::Udp, "203.0.113.9:5070"));
+    let mut bye = answered(&mut bed, "one", Transport::Udp);
+    hangs_up(&mut bed, Transport::Udp, &mut bye, 2);
+    assert_eq!(listed(&bed), ["one"]);
+    bed.wait(40_000);
+    assert!(listed(&bed).is_empty());
+}
+
+#[test]
+fn a_second_dialog_of_one_call_id_is_listed_beside_the_first() {
+    let udp = Transport::Udp;
+    let mut bed = Bed::new(forwarding(udp, "203.0.113.9:5070"));
+    answered(&mut bed, "one", udp);
+    let mut second = request("INVITE", URI, udp);
+    (second.call_id, second.from) = ("one".into(), "<sip:carol@example.com>;tag=c".into());
+    let copy = bed.receive(&alice(udp), &second.text()).remove(1);
+    bed.receive(&answering(&copy), &response(&copy, 200, "b", CONTACT));
+    assert_eq!(listed(&bed), ["one", "one"]);
+    let mut bye = request("BYE", "sip:bob@203.0.113.9:5070", udp);
+    (bye.call_id, bye.from) = (second.call_id, second.from);
+    bye.to = "<sip:bob@example.org>;tag=b".into();
+    let copy = hangs_up(&mut bed, udp, &mut bye, 2);
+    bed.receive(&answering(&copy), &response(&copy, 200, "b", ""));
+    let mut found = Vec::new();
+    bed.shard.list_calls(0, 100, &mut found);
+    let from: Vec<String> = found.iter().map(|call| call.from().into()).collect();
+    assert_eq!(from, ["sip:alice@example.com"]);
 }
 
 #[test]

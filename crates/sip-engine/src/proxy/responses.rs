@@ -259,9 +259,12 @@ impl Shard {
         // RFC 3261 12.2.1.2: "If the response for a request within a dialog is a 481
         // (Call/Transaction Does Not Exist) or a 408 (Request Timeout), the UAC SHOULD
         // terminate the dialog."
-        if matches!(status, 408 | 481) && matches!(context.method, Method::Invite | Method::Update)
+        if matches!(status, 408 | 481)
+            && matches!(context.method, Method::Invite | Method::Update)
+            && let Some(request) = context.request.as_deref()
         {
-            self.calls.end(&response);
+            let is_proven = context.speaks_for_dialog;
+            self.calls.end(request, |_| is_proven);
         }
         if status == 481 && matches!(context.method, Method::Invite | Method::Update) {
             self.note_gone(now, context, out);

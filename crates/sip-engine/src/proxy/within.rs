@@ -10,10 +10,12 @@ use super::context::{Context, Identity, TargetKind};
 use super::egress::{flow_of, is_reached_at, is_reached_under_tls, names_tls};
 use super::record_route::{Rewriter, first_contact, makes_dialogs};
 use super::route::Routed;
+use crate::calls::End;
 use crate::dialogs::{Standing, ends_something};
 use crate::location::Binding;
 use crate::park::Job;
 use crate::permit::{Permit, standing_of_token};
+use crate::records::ByeSays;
 use crate::relay::Source;
 use crate::settings::Mode;
 use crate::token::{Led, Marks, RouteToken, Sides, Tokens};
@@ -292,6 +294,23 @@ impl Shard {
         let ends = (caller, callee);
         if !self.calls.begin(now, lifetime_s, response, ends) {
             self.counters.calls_unlisted += 1;
+        }
+    }
+
+    /// A request has its final answer: if it is a BYE, its call may be listed no more. `counts`
+    /// says whether that is believed, by where the other side is.
+    pub(crate) fn note_hung_up(
+        &mut self,
+        request: &Message,
+        status: u16,
+        counts: impl FnOnce(End) -> bool,
+    ) {
+        let is_over = || match ByeSays::of(status) {
+            ByeSays::Over | ByeSays::Unreached => true,
+            ByeSays::Again | ByeSays::GoesOn => false,
+        };
+        if request.method() == Method::Bye && is_over() {
+            self.calls.end(request, counts);
         }
     }
 

@@ -260,6 +260,9 @@ impl Shard {
             let went_to = |end: End| context.is_answered_from(end);
             let is_proven = context.speaks_for_dialog;
             let status = status.unwrap_or(408);
+            // As for its record: of whoever has no token the other side has to take the BYE.
+            let counts = |end| is_proven || (matches!(status, 200..=299) && went_to(end));
+            self.note_hung_up(request, status, counts);
             self.note_bye_answered(now, request, status, is_proven, went_to, out);
         }
         let Some(mut record) = context.record.take() else {

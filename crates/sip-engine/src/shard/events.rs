@@ -359,6 +359,7 @@ impl Shard {
             request,
             sender,
             server,
+            routed,
             record,
             ..
         } = job;
@@ -367,6 +368,8 @@ impl Shard {
         } else {
             self.note_refused(now, record, &line, out);
             let status = line.status();
+            // By its dialog's token it was for the other side, where that is not reached.
+            self.note_hung_up(&request, status, |_| routed.grant.is_some());
             self.note_bye_answered(now, &request, status, true, |_| false, out);
             if let Some(server) = server {
                 self.txns.set_context(server, Owner::Nobody.encode());

@@ -394,8 +394,9 @@ impl Shard {
         job.is_known |= self.is_there(&job.sender, &permit);
         self.note_request(now, &job);
         self.counters.calls += u64::from(begins_call(&job.request));
-        if job.request.method() == Method::Bye {
-            self.calls.end(&job.request);
+        // Nobody hears what is answered to a request that is forwarded without state.
+        if job.server.is_none() && job.request.method() == Method::Bye {
+            self.calls.end(&job.request, |_| true);
         }
         self.note_within(now, &job.request, &permit);
         match self.role(&job.request, &job.routed) {
