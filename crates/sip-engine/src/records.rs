@@ -16,7 +16,7 @@ mod refresh;
 
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use sip_limit::CountedCall;
 use sip_msg::{Message, Transport};
@@ -25,7 +25,7 @@ use crate::Now;
 use crate::calls::End;
 use crate::refusal::{Reason, TEXT_MAX, escaped};
 
-pub(crate) use open::{ByeSays, OpenCalls};
+pub(crate) use open::{ByeSays, Names, OpenCalls};
 pub(crate) use refresh::{AskedTimer, expires_s};
 
 /// Whether records are made, and what is asked of calls for them.
@@ -251,6 +251,46 @@ impl Deref for Followed {
 impl DerefMut for Followed {
     fn deref_mut(&mut self) -> &mut CallRecord {
         &mut self.record
+    }
+}
+
+/// What another call is followed by, where more of those who were called may take it than one: each
+/// makes a dialog of its own (RFC 3261 13.2.2.4).
+#[derive(Debug)]
+pub(crate) struct Fork {
+    record: Box<CallRecord>,
+    is_told: bool,
+    within: Option<End>,
+    /// Those of the caller, which the first call has as long as it goes on: they are the other's
+    /// as well, and are given back with the last of them.
+    places: Vec<Weak<CountedCall>>,
+    call_id: Box<[u8]>,
+    caller_tag: Box<[u8]>,
+}
+
+impl Fork {
+    /// Another call of it, with a number of its own.
+    fn another(&self, id: u128) -> Followed {
+        let mut record = self.record.clone();
+        record.id = id;
+        Followed {
+            record,
+            places: self.places.iter().filter_map(Weak::upgrade).collect(),
+            is_told: self.is_told,
+            within: self.within,
+        }
+    }
+
+    fn names(&self) -> Names<'_> {
+        Names {
+            call_id: &self.call_id,
+            caller_tag: &self.caller_tag,
+        }
+    }
+
+    /// The memory that it holds.
+    pub(crate) fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.record.held_bytes() + self.call_id.len() + self.caller_tag.len()
     }
 }
 

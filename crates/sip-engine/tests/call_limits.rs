@@ -242,6 +242,56 @@ fn a_bye_that_forks_gives_a_place_back_where_the_other_side_takes_it() {
 }
 
 #[test]
+fn whoever_takes_a_call_after_another_has_his_places_until_he_hangs_up() {
+    for (is_recorded, calls_max) in [(false, 1), (true, 1), (false, 0), (true, 0)] {
+        let book = book()
+            .person("alice", |person| person.calls_max = Some(calls_max))
+            .alias("both", &[("sip:bob@example.org", 1_000), (NUMBER, 1_000)]);
+        let mut house = House::with(book, |settings| {
+            settings.routes.groups[0].calls_max = 1;
+            settings.records.is_on = is_recorded;
+        });
+        house.phone("bob", 12);
+        let (invite, sent) = house.call_over(UDP, "alice", "sip:both@example.org");
+        assert_eq!(copies(&sent).len(), 2);
+        // His phone takes it, and his mobile one by the gateway at the same moment.
+        let (mobile, phone): (Vec<_>, Vec<_>) = sent
+            .iter()
+            .partition(|sent| sent.to.remote.to_string() == GATEWAY);
+        let mut answered = Vec::new();
+        for (copy, tag) in [(phone[0], "b"), (mobile[0], "c")] {
+            let contact = format!("Contact: <sip:x@{}>\r\n", copy.to.remote);
+            let text = response(copy, 200, tag, &contact);
+            let mut back = house.bed.receive(&answering(copy), &text);
+            back.retain(|sent| sent.status() == 200);
+            answered.push((only(back), tag));
+        }
+        let taken = |house: &House| (house.counted("alice"), over_group(house, "pstn"));
+        assert_eq!(taken(&house), (calls_max, 1));
+        // Whose end nobody waits for is not followed.
+        let is_first_followed = is_recorded || calls_max > 0;
+        assert_eq!(
+            house.bed.shard.open_call_records(),
+            1 + usize::from(is_first_followed)
+        );
+        for ((ok, tag), left) in answered.iter().zip([(calls_max, 1), (0, 0)]) {
+            let mut bye = within("BYE", &invite, ok, 2);
+            bye.to = format!("{};tag={tag}", invite.to);
+            let bye = only(house.bed.receive(&alice(UDP), &bye.text()));
+            house.answer(&bye, 200);
+            assert_eq!(taken(&house), left, "{tag}");
+        }
+        nothing_is_left(&house);
+        let told = house.bed.records.iter();
+        let trunks: Vec<&str> = told.map(|record| &*record.callee_trunk).collect();
+        match is_recorded {
+            true => assert_eq!(trunks, ["", "pstn"]),
+            false => assert!(trunks.is_empty()),
+        }
+    }
+}
+
+#[test]
 fn an_answer_that_crosses_a_cancel_is_a_call_and_is_counted() {
     let mut house = house_of_two();
     let (invite, sent) = house.call_over(UDP, "alice", NUMBER);

@@ -470,6 +470,48 @@ fn of_a_fork_the_one_who_answers_is_told() {
 }
 
 #[test]
+fn each_who_takes_a_forked_call_has_a_record_of_his_own() {
+    let mut bed = Bed::new(recording(settings()));
+    for nth in 1..=2 {
+        let contact = format!("sip:bob@203.0.113.{nth}");
+        bed.register("sip:bob@example.org", &contact, None);
+    }
+    let invite = request("INVITE", "sip:bob@example.org", UDP);
+    let mut sent = bed.receive(&alice(UDP), &invite.text());
+    sent.retain(|of| of.status() == 0);
+    assert_eq!(sent.len(), 2);
+    // Both at the same moment: the CANCEL comes too late.
+    let mut answered = Vec::new();
+    for (copy, tag) in sent.iter().zip(["b", "c"]) {
+        let text = response(copy, 200, tag, CONTACT);
+        let mut back = bed.receive(&answering(copy), &text);
+        back.retain(|of| of.status() == 200);
+        answered.push((only(back), copy, tag));
+        // It comes again: it is the same call.
+        bed.receive(&answering(copy), &text);
+    }
+    assert_eq!(bed.shard.open_call_records(), 2);
+    let mut ids = Vec::new();
+    for (nth, (ok, copy, tag)) in answered.iter().enumerate() {
+        bed.wait(1_000);
+        let mut bye = of_caller("BYE", ok, UDP, 2);
+        bye.to = format!("<sip:bob@example.org>;tag={tag}");
+        let bye = only(bed.receive(&alice(UDP), &bye.text()));
+        answer(&mut bed, &bye, 200, "");
+        let record = record(&mut bed);
+        let at = copy.to.remote;
+        assert_eq!(record.callee_end, Some((UDP, at)));
+        assert_eq!(*record.callee_target, format!("sip:bob@{}", at.ip()));
+        assert_eq!(record.talk_ms(), Some(1_000 * (nth as u64 + 1)));
+        assert_eq!((record.status, record.bye_status), (Some(200), Some(200)));
+        assert_eq!(&*record.call_id, "call-1");
+        ids.push(record.id);
+    }
+    assert_ne!(ids[0], ids[1]);
+    assert_eq!(bed.shard.open_call_records(), 0);
+}
+
+#[test]
 fn a_call_without_a_bye_ends_by_its_session_timer() {
     let mut bed = bed();
     let (_, sent) = invite(&mut bed);
@@ -922,6 +964,29 @@ fn a_gateway_that_was_left_is_among_the_tries_and_may_have_the_call_after_all() 
         );
         assert_eq!(record.tries_total, 2);
     }
+}
+
+#[test]
+fn a_gateway_that_was_left_and_answers_after_another_has_a_record_of_its_own() {
+    let mut bed = with_trunk();
+    let invite = request("INVITE", "sip:+4930@example.org", UDP);
+    let first = bed.receive(&alice(UDP), &invite.text()).remove(1);
+    let sent = bed.wait(4_100);
+    let second = sent
+        .into_iter()
+        .find(|of| of.to.remote.to_string() == "203.0.113.2:5060")
+        .unwrap();
+    answer(&mut bed, &second, 200, CONTACT);
+    let late = response(&first, 200, "c", CONTACT);
+    bed.receive(&answering(&first), &late);
+    assert_eq!(bed.shard.open_call_records(), 2);
+    bed.act(|shard, now, out| shard.stop_records(now, out));
+    let told = bed.records.iter();
+    let told = told.map(|record| (record.callee_end, &*record.callee_trunk));
+    let ends = [second.to.remote, first.to.remote].map(|at| Some((UDP, at)));
+    assert_eq!(told.collect::<Vec<_>>(), ends.map(|end| (end, "outside")));
+    let counters = bed.shard.counters();
+    assert_eq!((counters.call_records_begun, counters.call_records), (2, 2));
 }
 
 #[test]

@@ -19,7 +19,7 @@ use super::route::Routed;
 use crate::calls::End;
 use crate::media::ContextMedia;
 use crate::people::Person;
-use crate::records::{AskedTimer, Followed};
+use crate::records::{AskedTimer, Followed, Fork};
 use crate::relay::{ChosenBy, Source};
 use crate::sender::Sender;
 use crate::token::{self, Led, Sides};
@@ -207,6 +207,8 @@ pub(crate) struct Context {
     pub(crate) serial_timer: TimerId,
     /// The record of the call that it begins, until that was answered.
     pub(crate) record: Option<Followed>,
+    /// What another call is followed by, as long as others may take it after the final response.
+    pub(crate) fork: Option<Box<Fork>>,
     /// What is written of the user who calls.
     pub(crate) caller: Option<Arc<Person>>,
     /// The user whose forwards count, where his phones do not take the call.
@@ -224,8 +226,8 @@ pub(crate) struct Context {
     pub(crate) legs: Option<Box<Legs>>,
     /// Its media, where an engine leads it.
     pub(crate) media: Option<Box<ContextMedia>>,
-    /// The memory of `request`, `best` with its challenges, `record` and `media`, as it was when
-    /// they came.
+    /// The memory of `request`, `best` with its challenges, `record`, `fork` and `media`, as it was
+    /// when they came.
     messages_bytes: usize,
 }
 
@@ -247,6 +249,20 @@ impl Context {
         match self.taken_by {
             Some(number) => ends.nth(number) == Some(end),
             None => !self.branches.is_empty() && ends.all(|other| other == end),
+        }
+    }
+
+    /// Whether somebody to whom it went, and who has said nothing final, may take it yet.
+    pub(crate) fn may_be_taken(&self) -> bool {
+        let mut branches = self.branches.iter();
+        branches.any(|branch| branch.is_pending || (branch.is_live && branch.is_left))
+    }
+
+    /// Forgets what another call would be followed by, once nobody is left to take it.
+    pub(crate) fn forget_fork(&mut self) {
+        if self.fork.is_some() && !self.may_be_taken() {
+            self.fork = None;
+            self.count_messages();
         }
     }
 
@@ -283,6 +299,7 @@ impl Context {
             is_cancelled: false,
             serial_timer: TimerId::NONE,
             record: None,
+            fork: None,
             caller: None,
             divert: None,
             is_counted: false,
@@ -328,10 +345,12 @@ impl Context {
         let messages = self.request.iter().chain(&self.best.response);
         let messages: usize = messages.map(|message| message.held_bytes()).sum();
         let record = self.record.as_ref().map_or(0, |record| record.held_bytes());
+        let fork = self.fork.as_ref().map_or(0, |fork| fork.held_bytes());
         let media = self.media.as_ref().map_or(0, |media| media.held_bytes());
         self.messages_bytes = messages
             + self.best.challenges.capacity()
             + record
+            + fork
             + media
             + lines_of(self.told.as_ref()).len();
     }
@@ -345,6 +364,7 @@ impl Context {
         self.candidates.clear();
         self.branches.clear();
         self.taken_by = None;
+        self.fork = None;
         self.forget_messages(pool);
         self.best.rank = 0;
         self.best.status = 0;
@@ -374,10 +394,10 @@ impl Context {
         }
         self.best.challenges = Vec::new();
         self.told = None;
-        self.messages_bytes = 0;
+        self.messages_bytes = self.fork.as_ref().map_or(0, |fork| fork.held_bytes());
         if let Some(media) = &mut self.media {
             media.forget_offers();
-            self.messages_bytes = media.held_bytes();
+            self.messages_bytes += media.held_bytes();
         }
     }
 

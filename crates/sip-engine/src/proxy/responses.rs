@@ -163,7 +163,8 @@ impl Shard {
         let Some(branch) = context.branches.get_mut(number) else {
             return broken!("the branch of a response was just found");
         };
-        branch.is_accepted = context.method == Method::Invite;
+        let is_invite = context.method == Method::Invite;
+        let comes_again = std::mem::replace(&mut branch.is_accepted, is_invite);
         let at = usize::from(branch.candidate);
         let answered = context.candidates.get_mut(at);
         let places = answered.map_or_else(Vec::new, Candidate::take_places);
@@ -184,7 +185,9 @@ impl Shard {
         context.taken_by = context.taken_by.or(Some(number));
         let source = context.answerer(number);
         self.note_call(now, context, source.as_ref(), response);
-        self.note_answered(now, context, number, response, places, out);
+        if !comes_again {
+            self.note_answered(now, context, number, response, places, out);
+        }
         self.note_refreshed(now, context, response);
         if context.method == Method::Invite {
             self.note_accepted(now, response);
@@ -448,7 +451,8 @@ impl Shard {
         // this response context."
         self.close_context(now, context, because, out);
         context.forget_messages(&mut self.pool);
-        if !context.is_waiting() {
+        // What is told of another who takes the call is in its target.
+        if !context.is_waiting() && context.fork.is_none() {
             self.contexts.keep_target_set(context);
         }
     }
@@ -554,6 +558,7 @@ impl Shard {
                 self.choose_best(now, &mut context, out);
             }
         }
+        context.forget_fork();
         if context.is_over() {
             self.wheel.cancel(std::mem::take(&mut context.serial_timer));
             if let Some(server) = context.server {

@@ -7,12 +7,12 @@ use sip_msg::header::NameAddr;
 use sip_msg::{Message, Method, Uri};
 
 use super::open::Refresher;
-use super::{AskedTimer, CallRecord, EndedBy, Followed, Why, expires_s, printable};
+use super::{AskedTimer, CallRecord, EndedBy, Followed, Fork, Names, Why, expires_s, printable};
 use crate::calls::End;
 use crate::park::{Job, Parked};
 use crate::permit::Permit;
 use crate::proxy::cancel::CancelReason;
-use crate::proxy::context::{Context, TargetKind};
+use crate::proxy::context::{Candidate, Context, TargetKind};
 use crate::refusal::{Reason, StatusLine, TEXT_MAX, escaped, shown, shown_uri};
 use crate::relay::Source;
 use crate::routes::NextHop;
@@ -181,7 +181,53 @@ impl Shard {
         record.payer_user = payer.map_or_else(Box::default, |of| full_name(&of.name, &of.realm));
     }
 
+    /// Keeps what another call is followed by, where others may take it after the first final
+    /// response.
+    fn keep_fork(&mut self, now: Now, context: &mut Context) {
+        let Some(request) = context.request.as_deref() else {
+            return;
+        };
+        if context.fork.is_some() || context.method != Method::Invite || !context.may_be_taken() {
+            return;
+        }
+        let Some(names) = Names::of(request) else {
+            return;
+        };
+        let (record, is_told, within, places) = match &context.record {
+            Some(followed) => {
+                let places = followed.places.iter().map(Arc::downgrade);
+                let record = followed.record.clone();
+                (record, followed.is_told, followed.within, places.collect())
+            }
+            // A target may have places of its own.
+            None if context.candidates.iter().any(Candidate::has_places) => {
+                let source = Source::of(&context.sender.flow);
+                let record = self.new_record(now, request, source, ("", Box::default()));
+                (record, false, None, Vec::new())
+            }
+            None => return,
+        };
+        context.fork = Some(Box::new(Fork {
+            record,
+            is_told,
+            within,
+            places,
+            call_id: names.call_id.into(),
+            caller_tag: names.caller_tag.into(),
+        }));
+    }
+
+    /// Begins what another call is followed by that a fork has made, with the places of its target.
+    fn begin_another(&mut self, fork: &Fork, places: Vec<Arc<CountedCall>>) -> Followed {
+        let mut followed = fork.another(self.open_calls.next_id());
+        followed.add(places);
+        self.counters.call_records_begun += u64::from(followed.is_told);
+        followed
+    }
+
     /// A 2xx is passed to the caller: from here on the end is waited for, where it will pass.
+    /// Where one more of those who were called takes the call, that is another: it may go on, and
+    /// cost, beside the first.
     pub(crate) fn note_answered(
         &mut self,
         now: Now,
@@ -191,7 +237,11 @@ impl Shard {
         places: Vec<Arc<CountedCall>>,
         out: &mut Outputs,
     ) {
-        if !places.is_empty()
+        self.keep_fork(now, context);
+        if context.is_final_sent {
+            let fork = context.fork.as_deref();
+            context.record = fork.map(|fork| self.begin_another(fork, places));
+        } else if !places.is_empty()
             && let Some(request) = context.request.as_deref()
         {
             let source = Source::of(&context.sender.flow);
@@ -223,15 +273,18 @@ impl Shard {
         let source = context.answerer(number);
         let sees_the_end =
             source.is_some_and(|source| self.sees_the_end(context, &source, response));
-        let request = context.request.as_deref().filter(|_| sees_the_end);
-        let unseen = match request {
-            None => Err((record, Why::NotOnPath)),
-            Some(request) => {
+        let names = match (context.request.as_deref(), context.fork.as_deref()) {
+            (Some(request), _) => Names::of(request),
+            (None, fork) => fork.map(Fork::names),
+        };
+        let unseen = match sees_the_end {
+            false => Err((record, Why::NotOnPath)),
+            true => {
                 let lifetime_s = self.settings.proxy.dialog_token_lifetime_s;
                 let wheel = &mut self.wheel;
                 let begun =
                     self.open_calls
-                        .begin(now, lifetime_s, record, (request, response), wheel);
+                        .begin(now, lifetime_s, record, (names, response), wheel);
                 begun.map_err(|record| (record, Why::NoRoom))
             }
         };
@@ -265,6 +318,7 @@ impl Shard {
             self.note_hung_up(request, status, counts);
             self.note_bye_answered(now, request, status, is_proven, went_to, out);
         }
+        self.keep_fork(now, context);
         let Some(mut record) = context.record.take() else {
             return;
         };

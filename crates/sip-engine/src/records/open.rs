@@ -69,6 +69,24 @@ impl Hung {
     }
 }
 
+/// What names the dialogs that an INVITE makes, on its sender's side.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Names<'n> {
+    pub(super) call_id: &'n [u8],
+    /// The tag in From.
+    pub(super) caller_tag: &'n [u8],
+}
+
+impl<'n> Names<'n> {
+    /// Those of a request; `None` where it has no tag in From.
+    pub(crate) fn of(request: &'n Message) -> Option<Self> {
+        Some(Self {
+            call_id: request.call_id(),
+            caller_tag: request.from().ok()?.tag()?,
+        })
+    }
+}
+
 /// What shows that a request which refreshes a session is of its dialog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refresher {
@@ -219,16 +237,15 @@ impl OpenCalls {
         now: Now,
         lifetime_s: u64,
         record: Followed,
-        (request, response): (&Message, &Message),
+        (names, response): (Option<Names<'_>>, &Message),
         wheel: &mut Wheel<Timer>,
     ) -> Result<(), Followed> {
-        let (from, to) = (request.from().ok(), response.to().ok());
-        let tag = from.as_ref().and_then(|from| from.tag());
-        let other = to.as_ref().and_then(|to| to.tag());
-        let (Some(tag), Some(other)) = (tag, other) else {
+        let other = response.to().ok().and_then(|to| to.tag());
+        let (Some(names), Some(other)) = (names, other) else {
             return Err(record);
         };
-        let id = self.id_of(request.call_id(), tag, other);
+        let tag = names.caller_tag;
+        let id = self.id_of(names.call_id, tag, other);
         if let Some(open) = self.entries.get_mut(&id) {
             open.has_namesake = true;
             return Err(record);
@@ -600,7 +617,8 @@ mod tests {
             let bye = request("BYE", "sip:b@192.0.2.9", alice, bob, "");
             let bye = parse(bye.replace("call-1", &format!("call-{n}")).as_bytes());
             let call = followed(n as u128);
-            let begun = open.begin(NOW, LIFETIME_S, call, (&bye, &bye), &mut wheel);
+            let dialog = (Names::of(&bye), &bye);
+            let begun = open.begin(NOW, LIFETIME_S, call, dialog, &mut wheel);
             assert!(begun.is_ok());
             open.request(NOW, LIFETIME_S, &bye, true);
             let over = open.bye_answered(NOW, &bye, 408, true, |_| false, &mut wheel);

@@ -181,6 +181,12 @@ impl Candidate {
         places.into_iter().flatten().collect()
     }
 
+    /// Whether it has taken any.
+    pub(crate) fn has_places(&self) -> bool {
+        let extra = self.extra.as_ref();
+        extra.is_some_and(|extra| extra.group_place.is_some() || extra.payer_place.is_some())
+    }
+
     /// Goes on to the next gateway; `false` where none is left.
     pub(crate) fn next_gateway(&mut self) -> bool {
         let TargetKind::NextHops {
