@@ -386,7 +386,7 @@ mod tests {
         }
         assert_eq!(calls.len(), 2);
         // Whether it is over may go by where the other side is than the one that hangs up.
-        let is_at_caller = |place| place == end(Transport::Udp);
+        let is_at_caller = |place: End| place == end(Transport::Udp);
         calls.end(&of(1), is_at_caller);
         assert_eq!(calls.len(), 2);
         calls.end(&message(BOB, ALICE, "call-1"), is_at_caller);
