@@ -118,17 +118,20 @@ fn put(path: &Path, bytes: &[u8], is_kept: bool) -> io::Result<()> {
 /// Brings the name of a file to the disk: it is in the folder and not in the file. A folder that
 /// this user may not read, or whose system cannot do that, is left as it is.
 fn keep_name(path: &Path) -> io::Result<()> {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    let Ok(folder) = fs::File::open(folder) else {
+    use io::ErrorKind::{InvalidInput, Unsupported};
+    let Ok(folder) = fs::File::open(folder_of(path)) else {
         return Ok(());
     };
     match folder.sync_all() {
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        Err(error) if matches!(error.kind(), InvalidInput | Unsupported) => Ok(()),
         kept => kept,
     }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
 }
 
 /// Makes a file; nothing that has its name already is followed.
@@ -325,7 +328,13 @@ mod tests {
     #[test]
     fn a_name_is_kept_in_whatever_folder_it_is() {
         let there = std::env::temp_dir().join("a.json");
-        for path in [there.as_path(), Path::new("a.json"), Path::new("/a")] {
+        let folders = [
+            (there.as_path(), std::env::temp_dir()),
+            (Path::new("a.json"), ".".into()),
+            (Path::new("/a"), "/".into()),
+        ];
+        for (path, folder) in folders {
+            assert_eq!(folder_of(path), folder);
             keep_name(path).unwrap();
         }
         keep_name(Path::new("/nowhere/a.json")).unwrap();

@@ -14,7 +14,7 @@ use crate::event::{Event, KEPT_S};
 use crate::fit::SPARE_MIN;
 use crate::machine;
 use crate::mixtures::mixtures;
-use crate::profile::{FORMAT, Held, Later, Memory, Profile, Run, VERSION};
+use crate::profile::{FORMAT, Held, LONG_RUN, Later, Memory, Profile, Run, VERSION};
 
 /// How it is done.
 #[derive(Clone, Debug, PartialEq)]
@@ -485,7 +485,7 @@ fn leave_out(profile: &mut Profile, why: &str) {
     };
     profile
         .missing
-        .push(format!("the long run does not count: {why}"));
+        .push(format!("{LONG_RUN} does not count: {why}"));
 }
 
 /// What a transaction costs when it ends: what the server takes more for each once they do, on a

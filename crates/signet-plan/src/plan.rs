@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::demand::{Demand, Users};
 use crate::erlang;
 use crate::event::{Event, Rates};
-use crate::profile::{Checked, Held, Profile};
+use crate::profile::{Checked, Held, LONG_RUN, Profile};
 use crate::rates;
 use crate::saving::{self, Saving};
 use crate::widen::{self, Widening};
@@ -282,8 +282,11 @@ fn priced(profile: &Profile, rates: &Rates) -> Result<(), Refusal> {
     }
     let names: Vec<&str> = missing.iter().map(|event| event.title()).collect();
     let mut remedy = "run `signet plan calibrate` where it can be measured".to_owned();
-    if !profile.missing.is_empty() {
-        remedy = format!("{remedy} ({})", profile.missing.join("; "));
+    let unpriced: Vec<&str> = (profile.missing.iter().map(String::as_str))
+        .filter(|why| !why.starts_with(LONG_RUN))
+        .collect();
+    if !unpriced.is_empty() {
+        remedy = format!("{remedy} ({})", unpriced.join("; "));
     }
     Err(Refusal {
         what: format!("this profile has no price for {}", names.join(", ")),

@@ -21,6 +21,8 @@ pub const FORMAT: &str = "signet-plan-profile";
 pub const VERSION: u32 = 3;
 /// Of larger files no more is read, and they are refused.
 const FILE_BYTES_MAX: u64 = 1 << 26;
+/// What begins the reason why a long run is missing, which prices nothing.
+pub(crate) const LONG_RUN: &str = "the long run";
 
 /// Profiles of these names, each with the text of its file in `profiles`.
 macro_rules! shipped {

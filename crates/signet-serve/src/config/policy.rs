@@ -243,6 +243,10 @@ impl Config {
                 policy: security.policy(),
                 suites: written(security.suites.as_deref()),
                 groups: written(security.groups.as_deref()),
+                in_force: (
+                    written(security.suites.as_deref()),
+                    written(security.groups.as_deref()),
+                ),
             }
         });
         let of_all = Beside {
@@ -251,13 +255,24 @@ impl Config {
             policy: all.policy(),
             suites: written(all.suites.as_deref()),
             groups: written(all.groups.as_deref()),
+            in_force: (written(all.suites.as_deref()), written(all.groups.as_deref())),
         };
-        let peers = all.peer.iter().enumerate().map(|(nth, peer)| Beside {
-            whose: Whose::Peer(nth),
-            end: End::Connects,
-            policy: peer.policy(all),
-            suites: written(peer.suites.as_deref()),
-            groups: written(peer.groups.as_deref()),
+        let peers = all.peer.iter().enumerate().map(|(nth, peer)| {
+            // As for what it is offered.
+            let has_own = !peer.own_policy().is_empty();
+            let suites = all.suites.as_deref().filter(|_| !has_own);
+            let groups = all.groups.as_deref().filter(|_| !has_own);
+            Beside {
+                whose: Whose::Peer(nth),
+                end: End::Connects,
+                policy: peer.policy(all),
+                suites: written(peer.suites.as_deref()),
+                groups: written(peer.groups.as_deref()),
+                in_force: (
+                    written(peer.suites.as_deref().or(suites)),
+                    written(peer.groups.as_deref().or(groups)),
+                ),
+            }
         });
         let beside: Vec<Beside<'_>> = listeners.chain([of_all]).chain(peers).collect();
         let levels = Levels::shipped();
@@ -373,6 +388,8 @@ struct Beside<'c> {
     suites: Vec<&'c str>,
     /// Key-exchange groups, in the same way.
     groups: Vec<&'c str>,
+    /// Suites and groups that go beside these, lists of all peers included.
+    in_force: (Vec<&'c str>, Vec<&'c str>),
 }
 
 fn written<N: AsRef<str>>(list: Option<&[N]>) -> Vec<&str> {
@@ -392,10 +409,11 @@ impl Beside<'_> {
         let usage = Usage::default();
         let suite_ns = |name: &str| tls::suite_cost_ns(name, usage, prices?);
         let group_ns = |name: &str| tls::group_cost_ns(name, self.end, usage, prices?);
+        let (suites_in_force, groups_in_force) = &self.in_force;
         let suite = self.suites.iter().find_map(|&name| {
             let parts = suites::suite_by_name(name)?.parts;
             self.below(levels, parts, name).or_else(|| {
-                let group_ns = cheapest(&self.groups, &GROUP_NAMES, group_ns)?;
+                let group_ns = cheapest(groups_in_force, &GROUP_NAMES, group_ns)?;
                 self.too_dear(name, suite_ns(name)? + group_ns)
             })
         });
@@ -403,7 +421,7 @@ impl Beside<'_> {
             let part = suites::group_by_name(name)?.name;
             self.below(levels, &[part], name).or_else(|| {
                 let all = TlsEngine::Modern.suite_names();
-                let suite_ns = cheapest(&self.suites, all, suite_ns)?;
+                let suite_ns = cheapest(suites_in_force, all, suite_ns)?;
                 self.too_dear(name, group_ns(name)? + suite_ns)
             })
         });
