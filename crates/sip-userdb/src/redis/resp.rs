@@ -194,7 +194,12 @@ mod tests {
 
     #[test]
     fn what_the_server_says_is_wrong_is_one_line_of_the_log() {
-        let input = [b"-ERR a\nforged line\x1b[2J".as_slice(), &[b'x'; 1_000], b"\r\n"].concat();
+        let input = [
+            b"-ERR a\nforged line\x1b[2J".as_slice(),
+            &[b'x'; 1_000],
+            b"\r\n",
+        ]
+        .concat();
         let Ok(Some((Reply::Error(why), len))) = read(&input) else {
             panic!("no error");
         };

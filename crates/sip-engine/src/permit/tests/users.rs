@@ -446,5 +446,9 @@ fn until_all_domains_are_known_nobody_is_told_that_he_is_foreign() {
     let Gate::Refuse(refusal) = world.judge(&udp(), &message) else {
         panic!("she is let in");
     };
-    assert!(world.response(&refusal, &message).has(HeaderName::RetryAfter));
+    assert!(
+        world
+            .response(&refusal, &message)
+            .has(HeaderName::RetryAfter)
+    );
 }
