@@ -475,12 +475,17 @@ fn pass(cx: &GateContext<'_>, message: &Message, side: Side, proof: Proof) -> Ga
 /// The answer when a look-up took too long, found no room or could not be done: 503 with
 /// Retry-After; to a REGISTER 500, as when its bindings cannot be stored.
 pub fn gate_unavailable(message: &Message, reason: Reason, why: Option<Unavailable>) -> Refusal {
-    let status = if message.method() == Method::Register {
+    let retry_after_s = why.and_then(|why| why.retry_after_s);
+    Refusal::unavailable(status_of_later(message), reason, retry_after_s)
+}
+
+/// The status of an answer that asks to come again.
+fn status_of_later(message: &Message) -> u16 {
+    if message.method() == Method::Register {
         500
     } else {
         503
-    };
-    Refusal::unavailable(status, reason, why.and_then(|why| why.retry_after_s))
+    }
 }
 
 /// Judges a request in the name of a user of ours: by his certificate where
@@ -600,12 +605,13 @@ fn is_at_a_trunk(cx: &GateContext<'_>, message: &Message) -> bool {
 }
 
 /// The refusal of a stranger, or of a request for none of our users. Until all of our domains are
-/// known, one of those may be meant: it is to come again.
+/// known, one of those may be meant: it is to come again. It is the sender's all the same, who is
+/// charged for it and of whom nothing is kept: anybody can write a foreign name.
 fn refuse_foreign(cx: &GateContext<'_>, message: &Message, reason: Reason) -> Gate {
     let auth = cx.settings.authenticate.as_ref();
     let refusal = match auth.is_none_or(|auth| auth.knows_all_domains) {
         true => Refusal::forbidden(reason),
-        false => gate_unavailable(message, Reason::StoreUnavailable, None),
+        false => Refusal::later(status_of_later(message), reason),
     };
     refuse(message, refusal)
 }

@@ -413,6 +413,37 @@ fn a_peer_in_the_list_is_never_refused_too_often() {
     }
 }
 
+/// Before all domains are known nobody can say who is foreign: he is to come again, and is a
+/// stranger until then.
+#[test]
+fn a_stranger_who_is_to_come_again_leaves_nothing_behind_and_is_charged_for_it() {
+    let mut bed = Bed::new(Settings {
+        authenticate: Some(AuthSettings {
+            knows_all_domains: false,
+            ..AuthSettings::default()
+        }),
+        ..forwarding(Transport::Udp, "203.0.113.200:5060")
+    });
+    let call = || {
+        let mut invite = request("INVITE", "sip:bob@example.org", Transport::Udp);
+        invite.from = "<sip:mallory@far.example>;tag=a".to_owned();
+        invite.text()
+    };
+    let flood = flow(Transport::Udp, "198.51.100.66:6666");
+    for _ in 0..10_001 {
+        assert_eq!(only(bed.receive(&flood, &call())).status(), 503);
+    }
+    assert_eq!(bed.shard.in_flight(), 0);
+    assert_eq!(bed.shard.refusal_counts().of(Reason::ForeignFrom), 10_000);
+    assert_eq!(bed.shard.refusal_counts().of(Reason::RefusedTooOften), 1);
+    let gateway = flow(Transport::Udp, "203.0.113.200:5060");
+    assert_eq!(only(bed.receive(&gateway, &call())).status(), 503);
+    assert_eq!(bed.shard.refusal_counts().of(Reason::GatewayNotTrusted), 1);
+    let counters = bed.shard.counters();
+    assert_eq!(counters.auth_failures_of(Failure::StoreUnavailable), 0);
+    assert!(bed.wait(40_000).is_empty(), "no answer is sent again");
+}
+
 #[test]
 fn a_phone_that_is_new_gets_in_while_passwords_are_guessed_beside_it() {
     let mut bed = server();

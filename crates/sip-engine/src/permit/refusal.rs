@@ -39,6 +39,8 @@ enum Why {
         /// When to try again, where that is known.
         retry_after_s: Option<u32>,
     },
+    /// Its sender is foreign to the domains that are known, which are not all yet.
+    Later,
 }
 
 impl Refusal {
@@ -110,6 +112,10 @@ impl Refusal {
             // expected to be unavailable to the requesting client"
             Why::Unavailable { retry_after_s } => {
                 let seconds = retry_after_s.unwrap_or(cx.settings.bounds.retry_after_s);
+                writer.number("Retry-After", u64::from(seconds));
+            }
+            Why::Later => {
+                let seconds = cx.settings.bounds.retry_after_s;
                 writer.number("Retry-After", u64::from(seconds));
             }
             Why::Malformed(_) | Why::Forbidden | Why::SpeaksForOthers(_) => {}
@@ -221,6 +227,11 @@ impl Refusal {
             failure: Some(Failure::StoreUnavailable),
             ..Self::new(status, reason, Why::Unavailable { retry_after_s })
         }
+    }
+
+    /// What a stranger is told who may be one of ours: to come again.
+    pub(super) fn later(status: u16, reason: Reason) -> Self {
+        Self::new(status, reason, Why::Later)
     }
 
     pub(super) fn forbidden(reason: Reason) -> Self {

@@ -98,7 +98,7 @@ reasons! {
     /// The message, or a header that must be read, is malformed.
     Malformed = "malformed", Strangers, Warn;
     /// From is of no domain of ours and the sender is not in `[[trusted]]`: list the peer, or
-    /// see `inbound`.
+    /// see `inbound`. With 503 or 500 the store of users has not listed its domains yet.
     ForeignFrom = "foreign_from", Strangers, Warn;
     /// The caller is anonymous (RFC 3323) and was asked who he is: a user of ours has a password
     /// for that. Where a peer brings such calls, list it in `[[trusted]]`.

@@ -300,8 +300,8 @@ impl Shard {
         }
     }
 
-    /// Sends the gate's answer. No transaction is kept for a challenge: a stranger
-    /// costs no memory.
+    /// Sends the gate's answer. No transaction is kept for what its sender is to blame for: a
+    /// stranger costs no memory.
     pub(super) fn refuse_by_gate(
         &mut self,
         now: Now,
@@ -336,7 +336,7 @@ impl Shard {
         };
         // The store's trouble may be over when the request comes again, and a
         // transaction has one final response: this one is kept.
-        let kept = server.filter(|_| refusal.status() >= 500 && limited.is_none());
+        let kept = server.filter(|_| !refusal.is_senders() && limited.is_none());
         if let (Some(server), None) = (server, kept) {
             self.txns.release_server(server);
         }
