@@ -218,7 +218,7 @@ pub(crate) fn fit_auth(
 
 /// Why the domains of a store are not known.
 pub(crate) enum NoDomains {
-    /// It has no list of them.
+    /// It has no list of them, or one that is not read until somebody has changed it.
     Never(Error),
     /// It could not be asked, or not in time.
     Now(Error),
@@ -264,7 +264,8 @@ fn domains_of(store: &Options, timeout: Duration) -> Result<Vec<String>, NoDomai
             ))
         })?;
     let store = UserDb::new(store.clone());
-    let store = store.map_err(|error| NoDomains::Never(store_error(&error)))?;
+    // What the configuration has wrong is found before; a file that it names may be back soon.
+    let store = store.map_err(|error| NoDomains::Now(store_error(&error)))?;
     let asked = async { tokio::time::timeout(timeout, store.domains()).await };
     match LocalSet::new().block_on(&runtime, asked) {
         Ok(Ok(Some(mut domains))) => {
@@ -276,7 +277,7 @@ fn domains_of(store: &Options, timeout: Duration) -> Result<Vec<String>, NoDomai
             "users.domains_from_store: this store lists no domains",
             "drop it, and name them in `domains`",
         ))),
-        Ok(Err(error)) => Err(NoDomains::Now(store_error(&error))),
+        Ok(Err(error)) => Err(no_domains(&error)),
         Err(_) => Err(NoDomains::Now(Error::new(
             format!(
                 "the store of users did not list its domains within {:.1} s",
@@ -284,6 +285,15 @@ fn domains_of(store: &Options, timeout: Duration) -> Result<Vec<String>, NoDomai
             ),
             "see how much it has to do",
         ))),
+    }
+}
+
+/// Why a store that answers so has listed none.
+fn no_domains(error: &sip_userdb::Error) -> NoDomains {
+    if error.is_lasting() {
+        NoDomains::Never(store_error(error))
+    } else {
+        NoDomains::Now(store_error(error))
     }
 }
 
@@ -399,6 +409,13 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn a_list_that_is_too_long_is_none_however_often_it_is_asked_for() {
+        let error = sip_userdb::Error::new("it lists too many", "make it shorter");
+        assert!(matches!(no_domains(&error), NoDomains::Now(_)));
+        assert!(matches!(no_domains(&error.lasting()), NoDomains::Never(_)));
     }
 
     #[test]

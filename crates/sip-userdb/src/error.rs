@@ -5,6 +5,7 @@
 pub struct Error {
     what: String,
     remedy: String,
+    is_lasting: bool,
 }
 
 impl Error {
@@ -13,7 +14,20 @@ impl Error {
         Self {
             what: what.into(),
             remedy: remedy.into(),
+            is_lasting: false,
         }
+    }
+
+    /// The same of what the store says until somebody changes what is in it.
+    #[must_use]
+    pub fn lasting(mut self) -> Self {
+        self.is_lasting = true;
+        self
+    }
+
+    /// Whether it is that: to ask again helps nobody.
+    pub fn is_lasting(&self) -> bool {
+        self.is_lasting
     }
 
     /// What to do about it.

@@ -33,10 +33,11 @@ pub(crate) fn check_domains(count: usize) -> Result<(), Error> {
     if count <= DOMAINS_MAX {
         return Ok(());
     }
-    Err(Error::new(
+    let too_many = Error::new(
         format!("the store lists more than {DOMAINS_MAX} domains, the most that are read"),
         "take those off the list that nobody uses, or divide them among several servers",
-    ))
+    );
+    Err(too_many.lasting())
 }
 
 /// Which SQL is spoken.

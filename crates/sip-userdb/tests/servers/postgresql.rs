@@ -92,6 +92,7 @@ async fn domains(bed: &PostgreSql) {
     let db = UserDb::new(bed.options(Layout::Signet, "")).unwrap();
     let error = db.domains().await.unwrap_err();
     assert!(error.what().contains("more than 10000 domains"), "{error}");
+    assert!(error.is_lasting(), "{error}");
     bed.sql("DELETE FROM signet_domains WHERE domain <> 'example.com'");
 }
 
