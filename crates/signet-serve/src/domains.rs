@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::future::pending;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sip_userdb::Options;
 use tokio::sync::oneshot::{self, error::RecvError};
@@ -15,15 +15,23 @@ use crate::userdb::{self, NoDomains};
 
 type Answer = Result<Vec<String>, NoDomains>;
 
+/// The first pause before what is due is asked for again. Each is twice as long as the one before,
+/// up to the last.
+const PAUSE_FIRST: Duration = Duration::from_secs(1);
+const PAUSE_LAST: Duration = Duration::from_secs(30);
+
 /// What the stores list.
 #[derive(Default)]
 pub(crate) struct StoreDomains {
     /// The stores; none where their lists do not count.
     stores: Vec<Options>,
     known: Vec<String>,
-    /// A store has listed them since the start.
+    /// A store has listed them since the start, or has said that it never will.
     were_listed: bool,
-    /// When the log was last told that none has.
+    /// The pause after which what is due is asked for again, and when it ends.
+    pause: Duration,
+    again_at: Option<Instant>,
+    /// When the log was last told that they could not be asked for, or are not known.
     complained: Cell<Option<Instant>>,
     /// What was taken over has changed them, and nobody was told yet.
     have_changed: bool,
@@ -68,11 +76,19 @@ impl StoreDomains {
         self.were_listed || self.stores.is_empty()
     }
 
-    /// Has them asked until they are known, however seldom they are asked otherwise.
-    pub(crate) fn poll_until_known(&mut self) {
-        if !self.are_known() {
-            self.poll();
+    /// Has them asked again and again, and ever later, until they are known and none `are_due` to
+    /// be taken over, however seldom they are asked otherwise. To be called every second.
+    pub(crate) fn poll_what_is_due(&mut self, now: Instant, are_due: bool) {
+        if self.are_known() && !are_due {
+            (self.pause, self.again_at) = (Duration::ZERO, None);
+            return;
         }
+        if self.again_at.is_some_and(|at| now < at) || self.asking.is_some() {
+            return;
+        }
+        self.pause = (self.pause * 2).clamp(PAUSE_FIRST, PAUSE_LAST);
+        self.again_at = Some(now + self.pause);
+        self.poll();
     }
 
     /// Has them asked now and then: not while an answer is awaited. A store that takes longer to
@@ -107,7 +123,11 @@ impl StoreDomains {
         match begun {
             Ok(_) => self.asking = Some(asking),
             Err(error) => {
-                tracing::warn!("the domains of the store of users were not read again: {error}");
+                if may_complain(&self.complained) {
+                    tracing::warn!(
+                        "the domains of the store of users were not read again: {error}"
+                    );
+                }
             }
         }
     }
@@ -142,12 +162,21 @@ impl StoreDomains {
                 self.known = domains;
                 self.were_listed = true;
             }
-            Ok(Err(NoDomains::Never(error) | NoDomains::Now(error))) => {
-                if self.were_listed {
-                    tracing::warn!(
-                        "the domains of the store of users were not read again, and those that were known go on: {error}"
-                    );
-                } else if may_complain(&self.complained) {
+            Ok(Err(NoDomains::Never(error) | NoDomains::Now(error))) if self.were_listed => {
+                tracing::warn!(
+                    "the domains of the store of users were not read again, and those that were known go on: {error}"
+                );
+            }
+            // To wait for a list helps nobody: without one, what is not known is foreign.
+            Ok(Err(NoDomains::Never(error))) => {
+                tracing::warn!(
+                    "the store of users has no list of domains that can be read, and only those of the configuration are served: {error}"
+                );
+                self.have_changed = true;
+                self.were_listed = true;
+            }
+            Ok(Err(NoDomains::Now(error))) => {
+                if may_complain(&self.complained) {
                     tracing::warn!(
                         "the domains of the store of users are still not known: {error}"
                     );
@@ -191,7 +220,7 @@ mod tests {
     fn where_lists_do_not_count_nobody_is_asked() {
         let mut domains = StoreDomains::default();
         assert!(!domains.ask() && domains.are_known());
-        domains.poll_until_known();
+        domains.poll_what_is_due(Instant::now(), false);
         assert!(domains.asking.is_none());
     }
 
@@ -222,14 +251,47 @@ mod tests {
     }
 
     #[test]
-    fn until_they_are_known_they_are_asked_for_again_and_again() {
+    fn until_they_are_known_they_are_asked_for_again_and_ever_later() {
         let mut domains = StoreDomains::read(vec![nowhere()]).unwrap();
-        for _ in 0..2 {
-            domains.poll_until_known();
-            assert!(domains.asking.is_some());
+        let mut now = Instant::now();
+        for pause_s in [1, 2, 4, 8, 16, 30, 30] {
+            domains.poll_what_is_due(now, false);
+            assert!(domains.asking.is_some(), "{pause_s}");
             assert!(!run(domains.answered()), "the store is away");
             assert!(!domains.are_known());
+            let before = now + Duration::from_millis(pause_s * 1_000 - 1);
+            domains.poll_what_is_due(before, false);
+            assert!(domains.asking.is_none(), "{pause_s}");
+            now += Duration::from_secs(pause_s);
         }
+    }
+
+    #[test]
+    fn what_was_not_taken_over_is_asked_for_again() {
+        let (mut domains, answer) = asked();
+        give(answer);
+        assert!(run(domains.answered()));
+        let now = Instant::now();
+        domains.poll_what_is_due(now, false);
+        assert!(domains.asking.is_none());
+        domains.poll_what_is_due(now, true);
+        assert!(domains.asking.is_some());
+    }
+
+    #[test]
+    fn a_store_that_comes_back_without_a_list_lists_none() {
+        let never = || NoDomains::Never(Error::new("it lists none", "name them elsewhere"));
+        let (mut domains, answer) = asked();
+        assert!(answer.send(Err(never())).is_ok());
+        assert!(run(domains.answered()), "what is not known is foreign");
+        assert!(domains.are_known() && domains.known().is_empty());
+        // A list that there was before goes on.
+        let (answer, asking) = oneshot::channel();
+        domains.known = vec!["example.org".to_owned()];
+        domains.asking = Some(asking);
+        assert!(answer.send(Err(never())).is_ok());
+        assert!(!run(domains.answered()));
+        assert_eq!(domains.known(), ["example.org"]);
     }
 
     #[test]
@@ -239,7 +301,7 @@ mod tests {
         assert!(answer.send(Ok(Vec::new())).is_ok());
         assert!(run(domains.answered()), "what is not on it is foreign now");
         assert!(domains.are_known());
-        domains.poll_until_known();
+        domains.poll_what_is_due(Instant::now(), false);
         assert!(domains.asking.is_none());
     }
 

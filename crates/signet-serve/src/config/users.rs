@@ -37,7 +37,8 @@ pub struct Users {
     pub algorithms: Vec<DigestAlgorithm>,
     /// Whether the stores' own list of domains counts besides `domains`.
     pub domains_from_store: bool,
-    /// How often that list is read again; 0: at a reload only. Until there is one, every second.
+    /// How often that list is read again; 0: at a reload only. Until there is one that was taken
+    /// over, every half minute at least.
     #[serde(deserialize_with = "within::<_, _, 0, 86_400>")]
     pub domains_poll_s: u64,
     /// The most connections to each store.

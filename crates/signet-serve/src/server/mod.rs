@@ -44,7 +44,7 @@ pub(crate) use tickets::{
 /// How often the server's own certificate is looked at.
 const RENEWAL: Duration = Duration::from_secs(12 * 3_600);
 /// How often expired bindings are freed, how many parts of the table are looked at each time, and
-/// how often stores are asked for domains that they have not listed yet.
+/// how often it is looked whether stores are to be asked again for domains that are due.
 const SWEEP: Duration = Duration::from_secs(1);
 const SWEPT_MAX: usize = 1_024;
 /// How often a draining server looks whether it is done.
@@ -289,8 +289,10 @@ impl Server {
                 _ = sweep.tick() => {
                     self.sources.location.sweep(clock::unix_ms(), SWEPT_MAX);
                     self.sources.look_at_store(self.settings.registrar.save_timeout_ms);
-                    self.store.foreign_domains().poll_until_known();
                     let now = std::time::Instant::now();
+                    self.store
+                        .foreign_domains()
+                        .poll_what_is_due(now, self.are_domains_due);
                     self.tracer.sweep(now);
                     self.recorder.tell_losses(now);
                 }
