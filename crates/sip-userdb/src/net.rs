@@ -10,6 +10,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::Instant;
@@ -24,6 +26,9 @@ use crate::{Error, Options};
 /// The idle time after which the kernel asks whether the other end is still there, and the
 /// time between two such questions.
 const KEEPALIVE: Duration = Duration::from_secs(10);
+
+/// How long an address is waited for before the next one is tried beside it (RFC 8305 5).
+const NEXT_AFTER: Duration = Duration::from_millis(250);
 
 /// Bytes on the wire over all connections to one store, TLS records included.
 #[derive(Clone, Debug, Default)]
@@ -142,11 +147,10 @@ impl Connector {
 
     /// A connection that has said nothing yet, in plain text.
     pub(crate) async fn open(&self) -> io::Result<Stream> {
-        let until = Instant::now() + self.timeout;
         let opened = match &self.place {
             StoreAddress::Socket(path) => UnixStream::connect(path).await.map(Socket::Unix),
             StoreAddress::Name(resolver) => match resolver.addresses().await {
-                Ok(at) => connect_to_first(&at, until).await.map(Socket::Tcp),
+                Ok(at) => connect_to_first(&at).await.map(Socket::Tcp),
                 Err(error) => Err(error),
             },
             StoreAddress::Loopback(port) => {
@@ -154,7 +158,7 @@ impl Connector {
                     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), *port),
                     SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), *port),
                 ];
-                connect_to_first(&at, until).await.map(Socket::Tcp)
+                connect_to_first(&at).await.map(Socket::Tcp)
             }
         };
         let socket = opened.map_err(|error| self.blame(&error))?;
@@ -219,29 +223,30 @@ impl Connector {
     }
 }
 
-/// Connects to the first of these addresses that takes it. Each but the last has its share of the
-/// time that is left: one that says nothing must not keep the others from being tried.
-async fn connect_to_first(addresses: &[SocketAddr], until: Instant) -> io::Result<TcpStream> {
+/// Connects to the first of these addresses that takes it. One that says nothing keeps the others
+/// from being tried for a moment only, and none of them ends the time of another.
+async fn connect_to_first(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "its name has no address");
-    let mut left = addresses.len();
-    for at in addresses {
-        let connecting = TcpStream::connect(at);
-        let connected = if left <= 1 {
-            connecting.await
-        } else {
-            let time = until.saturating_duration_since(Instant::now());
-            let share = time / u32::try_from(left).unwrap_or(u32::MAX);
-            let silent = || io::Error::new(io::ErrorKind::TimedOut, format!("{at} says nothing"));
-            let connected = tokio::time::timeout(share, connecting).await;
-            connected.unwrap_or_else(|_| Err(silent()))
-        };
-        match connected {
-            Ok(connected) => return Ok(connected),
-            Err(error) => failed = error,
+    let mut left = addresses.iter();
+    let mut next = left.next();
+    let mut under_way = FuturesUnordered::new();
+    loop {
+        if let Some(at) = next.take() {
+            under_way.push(TcpStream::connect(*at));
         }
-        left -= 1;
+        let has_more = !left.as_slice().is_empty();
+        tokio::select! {
+            Some(connected) = under_way.next() => match connected {
+                Ok(connected) => return Ok(connected),
+                Err(error) => {
+                    failed = error;
+                    next = left.next();
+                }
+            },
+            () = tokio::time::sleep(NEXT_AFTER), if has_more => next = left.next(),
+            else => return Err(failed),
+        }
     }
-    Err(failed)
 }
 
 impl std::fmt::Display for Connector {
@@ -442,27 +447,53 @@ mod tests {
         (socket, waiting)
     }
 
+    /// Connects to what the name stands for.
+    fn connected(name: Resolver, timeout: Duration) -> io::Result<()> {
+        let connector = Connector {
+            place: StoreAddress::Name(name),
+            tls: None,
+            timeout,
+            traffic: Traffic::default(),
+        };
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().build().unwrap();
+        runtime.block_on(connector.connect()).map(drop)
+    }
+
     #[test]
     fn behind_an_address_that_is_silent_the_next_one_is_tried() {
         let good = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = good.local_addr().unwrap().port();
         let _silent = silent_at(port);
-        let connector = |resolver| Connector {
-            place: StoreAddress::Name(resolver),
-            tls: None,
-            timeout: Duration::from_secs(3),
-            traffic: Traffic::default(),
-        };
-        let mut runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = runtime.enable_all().build().unwrap();
         let both = Resolver::by("db.example.com", port, |_, port| {
             let at = |last: u8| SocketAddr::from(([127, 0, 0, last], port));
             Ok(vec![at(2), at(1)])
         });
-        assert!(runtime.block_on(connector(both).connect()).is_ok());
+        assert!(connected(both, Duration::from_secs(3)).is_ok());
         let none = Resolver::by("db.example.com", port, |_, _| Ok(Vec::new()));
-        let error = runtime.block_on(connector(none).connect()).map(drop);
-        let error = error.unwrap_err().to_string();
+        let error = connected(none, Duration::from_secs(3)).unwrap_err();
+        let error = error.to_string();
         assert!(error.contains("has no address"), "{error}");
+    }
+
+    #[test]
+    fn an_address_that_is_slow_keeps_its_time_while_the_others_are_tried() {
+        let here = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = here.local_addr().unwrap().port();
+        let (slow, _waiting) = silent_at(port);
+        // Its kernel answers when it is asked again after a second.
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(400));
+            let mut taken = Vec::new();
+            while let Ok(one) = slow.accept() {
+                taken.push(one);
+            }
+        });
+        // Nobody is at the other nine.
+        let ten = Resolver::by("db.example.com", port, |_, port| {
+            let at = |last: u8| SocketAddr::from(([127, 0, 0, last], port));
+            Ok((2..12).map(at).collect())
+        });
+        assert!(connected(ten, Duration::from_secs(8)).is_ok());
     }
 }
