@@ -29,6 +29,8 @@
 //!   ([`Reason::BackOff`]).
 //! - The statement's own cost is hidden in the round trip of an idle store, and plain while
 //!   the store is busy: answers then come as fast as they are made.
+//! - A digest that is wrong is answered late by servers that hold rejects back. Rejects have a
+//!   shortest round trip of their own: it says nothing of the way, and what is above it waits.
 //!
 //! # What keeps it honest
 //! In flight is no more than what the way holds and a quarter above; under strain, as many
@@ -104,8 +106,9 @@ struct Period {
     statements: f64,
     rows: f64,
     first_rows: f64,
-    /// Those whose time says something, and the least that one of them took longer.
-    timed: f64,
+    /// Those whose time says something of the way: all but rejects.
+    of_way: f64,
+    /// The least that one of all took longer than the shortest of its kind.
     excess_min_us: f64,
 }
 
@@ -128,6 +131,8 @@ pub struct Tuner {
     batch_max: usize,
     in_flight_max: usize,
     floor: Floor,
+    /// The shortest round trips of rejects: with what the server holds them back.
+    rejects: Floor,
     costs: Costs,
     rate: Rate,
     period: Period,
@@ -139,6 +144,8 @@ pub struct Tuner {
     reprobe: Option<Reprobe>,
     /// Until when a queue is taken for one: its floor was looked for.
     confirmed_until_us: u64,
+    /// Until when the floor is not looked for again: the last time has shown nothing.
+    unshown_until_us: u64,
     decided_us: u64,
     /// Statements answered in a microsecond, under strain.
     answered_per_us: f64,
@@ -157,6 +164,7 @@ impl Tuner {
             batch_max: 1,
             in_flight_max: 1,
             floor: Floor::new(now_us),
+            rejects: Floor::new(now_us),
             costs: Costs::default(),
             rate: Rate::new(now_us),
             period: Period::default(),
@@ -166,6 +174,7 @@ impl Tuner {
             floor_seen_us: now_us,
             reprobe: None,
             confirmed_until_us: 0,
+            unshown_until_us: 0,
             decided_us: now_us,
             answered_per_us: 0.0,
             rows_per_us: 0.0,
@@ -197,7 +206,9 @@ impl Tuner {
         self.confirmed_until_us = 0;
         self.answered_per_us = 0.0;
         self.rows_per_us = 0.0;
+        self.unshown_until_us = 0;
         self.floor = Floor::new(now_us);
+        self.rejects = Floor::new(now_us);
         self.costs = Costs::default();
         self.smoothed_us = None;
         self.reprobe = None;
@@ -220,28 +231,32 @@ impl Tuner {
         self.smoothed_us = Some(before_us + (took_us - before_us) / 16.0);
         self.is_single = sample.is_single;
         let rows = sample.rows as f64;
-        // What a server holds back says nothing of the way, or of a queue.
         let excess_us = match sample.is_reject {
-            true => {
-                self.look_for_floor(now_us, f64::INFINITY, sample);
-                None
-            }
-            false => Some(self.note_way(now_us, took_us, sample)),
+            true => self.note_reject(now_us, took_us, sample),
+            false => self.note_way(now_us, took_us, sample),
         };
         let period = &mut self.period;
         if period.statements == 0.0 {
             (period.first_us, period.first_rows) = (now_us, rows);
+            period.excess_min_us = excess_us;
         }
         period.last_us = now_us;
         period.statements += 1.0;
         period.rows += rows;
-        if let Some(excess_us) = excess_us {
-            if period.timed == 0.0 {
-                period.excess_min_us = excess_us;
-            }
-            period.timed += 1.0;
-            period.excess_min_us = period.excess_min_us.min(excess_us);
+        period.excess_min_us = period.excess_min_us.min(excess_us);
+        if !sample.is_reject {
+            period.of_way += 1.0;
         }
+    }
+
+    /// Learns how long rejects are held back, which says nothing of the way; how much longer this
+    /// one took than the shortest. That is a queue, as with any other answer.
+    fn note_reject(&mut self, now_us: u64, took_us: f64, sample: &Sample) -> f64 {
+        self.look_for_floor(now_us, f64::INFINITY, sample);
+        self.rejects.note(now_us, took_us, sample.rows, false);
+        let least_us = self.rejects.least_us().unwrap_or(took_us);
+        let rows = sample.rows as f64;
+        (took_us - self.rejects.row_us() * rows - least_us).max(0.0)
     }
 
     /// Learns of the way from an answer; how much longer that took than the shortest.
@@ -250,7 +265,7 @@ impl Tuner {
         let seems_other = self.floor.note(now_us, took_us, sample.rows, learns);
         // A queue that was told from a longer way just now is no news.
         let is_confirmed = self.is_strained() && now_us < self.confirmed_until_us;
-        if seems_other && !is_confirmed && self.reprobe.is_none() {
+        if seems_other && !is_confirmed && self.reprobe.is_none() && self.may_show(now_us) {
             self.begin_reprobe(now_us);
         }
         self.look_for_floor(now_us, took_us, sample);
@@ -383,12 +398,19 @@ impl Tuner {
         }
         let Reprobe { least_us, rows, .. } = *reprobe;
         self.reprobe = None;
-        // Where all were rejects nothing was shown, and may be looked for again.
         if least_us.is_finite() {
             self.found_floor(now_us, least_us, rows);
+        } else {
+            // All were rejects, and so will those be that are sent next.
+            self.unshown_until_us = now_us + CONFIRMED_US;
         }
         self.begin_period(now_us);
         self.decision = self.decide();
+    }
+
+    /// Whether it is any use to look for the floor now.
+    fn may_show(&self, now_us: u64) -> bool {
+        now_us >= self.unshown_until_us
     }
 
     /// An idle store was that quick with so many rows.
@@ -431,13 +453,11 @@ impl Tuner {
         }
         let per_us = statements / time_us;
         // Jitter is not a queue: that each one waited is. By Little's law so many did.
-        let standing_us = match period.timed >= STATEMENTS_MIN {
-            true => period.excess_min_us,
-            false => 0.0,
-        };
+        let standing_us = period.excess_min_us;
         let standing = standing_us * per_us;
         let is_busy = standing > 1.0 && standing_us > never_idle_us(floor_us);
-        let looks_other = standing_us > floor_us * (SHIFTED - 1.0) + 1_000.0;
+        let is_shown = period.of_way >= STATEMENTS_MIN && self.may_show(now_us);
+        let looks_other = is_shown && standing_us > floor_us * (SHIFTED - 1.0) + 1_000.0;
         if self.reprobe.is_some() {
             // Neither is kept busy nor what it can do.
         } else if !is_busy {
@@ -459,7 +479,8 @@ impl Tuner {
         // Few are in flight at times, which must not make them fewer still.
         self.answered_per_us = per_us.max(self.answered_per_us * 0.9);
         self.rows_per_us = rows / time_us;
-        if self.is_strained() && now_us.saturating_sub(self.floor_seen_us) >= REPROBE_US {
+        let unseen_us = now_us.saturating_sub(self.floor_seen_us);
+        if self.is_strained() && unseen_us >= REPROBE_US && self.may_show(now_us) {
             self.floor_seen_us = now_us;
             self.begin_reprobe(now_us);
         }

@@ -1,3 +1,5 @@
+use std::collections::VecDeque;
+
 use super::*;
 
 #[test]
@@ -92,4 +94,52 @@ fn among_rejects_that_are_held_back_a_longer_way_is_looked_for_and_that_ends() {
         verified(&mut tuner, now_us, 1_000_000, true);
     }
     assert_eq!(tuner.decision().reason, Reason::Single);
+    // That has shown nothing, and would not a moment later.
+    for _ in 0..300 {
+        now_us += 10_000;
+        verified(&mut tuner, now_us, 100_000, false);
+        assert_eq!(tuner.decision().reason, Reason::Single);
+    }
+}
+
+/// By a server that does 500 a second, answers each a tenth of a second late, and is asked 2,000.
+#[test]
+fn rejects_that_wait_for_each_other_are_a_queue() {
+    const SERVICE_US: u64 = 2_000;
+    const HELD_BACK_US: u64 = 100_000;
+    let mut tuner = Tuner::new(0, &PipelineConfig::default());
+    // When each is answered, and when it was sent.
+    let mut in_flight: VecDeque<(u64, u64)> = VecDeque::new();
+    let (mut waiting, mut free_us) = (0_u32, 0_u64);
+    let (mut reprobes, mut was_reprobe) = (0, false);
+    for now_us in (0..30_000_000_u64).step_by(500) {
+        tuner.handle_arrival();
+        waiting += 1;
+        while let Some(&(answered_us, sent_us)) = in_flight.front()
+            && answered_us <= now_us
+        {
+            in_flight.pop_front();
+            let sample = Sample {
+                sent_us,
+                rows: 1,
+                is_single: true,
+                is_reject: true,
+            };
+            tuner.handle_answer(now_us, &sample);
+            tuner.poll_decision(now_us);
+        }
+        let decision = tuner.decision();
+        while waiting > 0 && in_flight.len() < decision.in_flight_max {
+            waiting -= 1;
+            free_us = free_us.max(now_us) + SERVICE_US;
+            in_flight.push_back((free_us + HELD_BACK_US, now_us));
+        }
+        let is_reprobe = decision.reason == Reason::Reprobe;
+        reprobes += u32::from(is_reprobe && !was_reprobe);
+        was_reprobe = is_reprobe;
+        if now_us >= 5_000_000 {
+            assert!(decision.in_flight_max <= 128, "{now_us}: {decision:?}");
+        }
+    }
+    assert!((1..=3).contains(&reprobes), "{reprobes}");
 }
