@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: deb pgo attacks tls-resumption help demo test lint format clippy deny unit legacy musts fuzz bench bench-load bench-tls bench-auth tools tools-build tools-bench tools-bench-auth tools-fuzz
+.PHONY: deb pgo attacks tls-resumption help demo test lint format clippy deny built unit legacy musts fuzz bench bench-load bench-tls bench-auth tools tools-build tools-bench tools-bench-auth tools-fuzz
 
 help:
 	@echo "make demo    build, start the server, drive real calls, draw the result"
@@ -33,7 +33,8 @@ demo:
 
 # The tools come while the compiler works: for minutes they wait for registries and disks.
 test:
-	$(MAKE) --no-print-directory -j2 lint tools
+	$(MAKE) --no-print-directory format deny
+	$(MAKE) --no-print-directory -j2 built tools
 	$(MAKE) --no-print-directory unit legacy musts
 
 lint: format clippy deny
@@ -41,26 +42,24 @@ lint: format clippy deny
 format:
 	$(CARGO) fmt --all -- --check
 
-# The second TLS engine, which a build has on request only, beside all that is always there: what
-# others need is built once, and OpenSSL by the same profile in all steps.
-WITH_LEGACY := --profile test --workspace --features ipsec/legacy-tls,signet/legacy-tls,sip-net/legacy-tls
-
-# What is there without that engine only is a few lines; the compiler's own warnings about them are
-# errors where the tests are built.
+# The lints alone, sooner than a build. `make test` has them where it builds
+# (docs/decisions/0244-tests-are-built-with-lints.md).
 clippy: tools-build
-	$(CARGO) clippy $(WITH_LEGACY) --all-targets -- -D warnings
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
 deny: tools-build
 	scripts/tools cargo-deny
 	$(CARGO) deny check licenses bans sources
 
-unit:
-	set -e; other=$$(scripts/other-parser); SIGNET_OTHER_PARSER=$$other $(CARGO) xtask test
+built: tools-build
+	$(CARGO) xtask test --lint --no-run
 
-# Of the tests beside the code only sip-tls has some of that engine.
+unit: tools-build
+	set -e; other=$$(scripts/other-parser); SIGNET_OTHER_PARSER=$$other $(CARGO) xtask test --lint
+
+# The second TLS engine, which a build has on request only.
 legacy: tools-build
-	$(CARGO) test $(WITH_LEGACY) --test 'legacy_*'
-	$(CARGO) test --profile test -p sip-tls --features legacy-tls --lib legacy
+	$(CARGO) xtask test --lint --legacy
 
 musts:
 	$(CARGO) xtask musts

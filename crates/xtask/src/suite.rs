@@ -16,9 +16,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use built::{Program, build, cargo};
+use built::{Program, What, build, cargo};
 
-pub(crate) const USAGE: &str = "cargo xtask test [--jobs N] [-- PROGRAM...]";
+pub(crate) const USAGE: &str =
+    "cargo xtask test [--lint] [--legacy] [--no-run] [--jobs N] [-- PROGRAM...]";
 
 /// Programs at a time for each core: about half of their time they wait.
 const JOBS_PER_CORE: usize = 2;
@@ -77,7 +78,10 @@ const WITHOUT_HARNESS: [&str; 1] = ["sip-store::kill"];
 /// What the command line asks for.
 #[derive(Debug, PartialEq, Eq)]
 struct Wish {
+    what: What,
     jobs: usize,
+    /// They are not run.
+    is_built_only: bool,
     /// Parts of the names of programs; all where there are none.
     programs: Vec<String>,
 }
@@ -96,8 +100,13 @@ struct Ended {
 pub(crate) fn report(root: &Path, words: &[&str]) -> Result<bool, String> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let wish = wish(words, cores)?;
-    let mut programs = build(root)?;
-    known(&programs)?;
+    let mut programs = build(root, wish.what)?;
+    if wish.is_built_only {
+        return Ok(true);
+    }
+    if !wish.what.is_legacy {
+        known(&programs)?;
+    }
     let is_all = wish.programs.is_empty();
     programs.retain(|it| is_all || wish.programs.iter().any(|part| it.name.contains(part)));
     if programs.is_empty() {
@@ -109,8 +118,8 @@ pub(crate) fn report(root: &Path, words: &[&str]) -> Result<bool, String> {
     let (beside, alone) = order(programs);
     let mut ended = run_all(beside, wish.jobs, &logs);
     ended.extend(run_all(alone, 1, &logs));
-    if is_all {
-        let (name, mut command) = ("documentation", cargo(root));
+    if is_all && !wish.what.is_legacy {
+        let (name, mut command) = ("documentation", cargo(root, wish.what));
         command.args(["test", "--workspace", "--doc"]);
         ended.push(run(name, command, &logs.join(name)));
     }
@@ -119,7 +128,9 @@ pub(crate) fn report(root: &Path, words: &[&str]) -> Result<bool, String> {
 
 fn wish(words: &[&str], cores: usize) -> Result<Wish, String> {
     let mut wish = Wish {
+        what: What::default(),
         jobs: cores * JOBS_PER_CORE,
+        is_built_only: false,
         programs: Vec::new(),
     };
     let mut words = words.iter();
@@ -129,6 +140,9 @@ fn wish(words: &[&str], cores: usize) -> Result<Wish, String> {
                 let jobs: Option<usize> = words.next().and_then(|number| number.parse().ok());
                 wish.jobs = jobs.filter(|jobs| *jobs > 0).ok_or("write --jobs 4")?;
             }
+            "--lint" => wish.what.is_linted = true,
+            "--legacy" => wish.what.is_legacy = true,
+            "--no-run" => wish.is_built_only = true,
             "--" => {}
             option if option.starts_with('-') => return Err(format!("usage: {USAGE}")),
             part => wish.programs.push(part.to_owned()),

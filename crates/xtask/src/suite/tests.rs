@@ -40,6 +40,7 @@ fn what_is_no_test_program_is_passed_over() {
     for line in [
         line("bin", "signet", false, "\"/debug/signet\""),
         line("lib", "sip_net", false, "null"),
+        line("bench", "parse", true, "\"/deps/parse-1\""),
         "{\"reason\":\"build-finished\",\"success\":true}".to_owned(),
         "no JSON".to_owned(),
     ] {
@@ -88,6 +89,8 @@ fn what_passed_is_what_the_programs_say() {
 fn words_of_the_command_line() {
     let wish_of = |words: &[&str]| wish(words, 2).map(|wish| (wish.jobs, wish.programs));
     assert_eq!(wish_of(&[]), Ok((4, Vec::new())));
+    let built = wish(&["--lint", "--legacy", "--no-run"], 2).unwrap();
+    assert!(built.what.is_linted && built.what.is_legacy && built.is_built_only);
     let words = ["--jobs", "3", "--", "trunks"];
     assert_eq!(wish_of(&words), Ok((3, vec!["trunks".to_owned()])));
     for wrong in [&["--jobs", "0"][..], &["--jobs"], &["--many"]] {
