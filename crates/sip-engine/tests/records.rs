@@ -936,6 +936,32 @@ fn a_tag_of_his_own_making_spares_nobody_his_record() {
 }
 
 #[test]
+fn of_two_who_hang_up_at_once_the_one_who_is_answered_ends_the_record() {
+    let mut bed = with_users();
+    let first = by_password(&mut bed, request("INVITE", URI, UDP)).remove(1);
+    let ok = only(answer(&mut bed, &first, 200, CONTACT));
+    // Once she has come without her token, none proves anything of this call.
+    let mut again = request("INVITE", URI, UDP);
+    (again.to, again.cseq) = ("<sip:bob@example.org>;tag=b".into(), 2);
+    let sent = by_password(&mut bed, again).remove(1);
+    answer(&mut bed, &sent, 200, CONTACT);
+    let mut bye = of_caller("BYE", &ok, UDP, 3);
+    bye.from = "<sip:alice@example.org>;tag=a".into();
+    only(bed.receive(&alice(UDP), &bye.text()));
+    // The other side's crosses hers, which nobody answers.
+    let bye = of_callee("BYE", &first, "Reason: Q.850;cause=16\r\n");
+    let bye = only(bed.receive(&answering(&first), &bye.text()));
+    answer(&mut bed, &bye, 200, "");
+    let record = record(&mut bed);
+    assert_eq!(
+        (record.ended_by, record.bye_status, record.why),
+        (EndedBy::Callee, Some(200), None)
+    );
+    assert_eq!(&*record.reason, "Q.850;cause=16");
+    assert_eq!(bed.shard.open_call_records(), 0);
+}
+
+#[test]
 fn a_gateway_that_was_left_is_among_the_tries_and_may_have_the_call_after_all() {
     for first_wins in [false, true] {
         let mut bed = with_trunk();

@@ -69,6 +69,12 @@ impl Hung {
     }
 }
 
+/// What a request says in its own words of why the call ends.
+fn reason_of(request: &Message) -> Box<str> {
+    let reason = request.first_named("Reason");
+    reason.map_or_else(Box::default, |field| printable(field.value))
+}
+
 /// What names the dialogs that an INVITE makes, on its sender's side.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Names<'n> {
@@ -302,9 +308,8 @@ impl OpenCalls {
         }
         let counts = |before: &Hung| before.refused.is_some() || (is_proven && !before.is_proven);
         if request.method() == Method::Bye && open.hung.as_ref().is_none_or(counts) {
-            let reason = request.first_named("Reason");
             open.hung = Some(Hung {
-                reason: reason.map_or_else(Box::default, |field| printable(field.value)),
+                reason: reason_of(request),
                 is_proven,
                 ..Hung::now(now, open.sender(request))
             });
@@ -371,12 +376,24 @@ impl OpenCalls {
     ) -> Option<Followed> {
         let id = self.id(bye)?;
         let open = self.entries.get_mut(&id)?;
-        let other = open.other_end(open.hung.as_ref()?.by);
-        let has_namesake = open.has_namesake;
-        let hung = open.hung.as_mut()?;
-        let is_proven = is_proven && hung.is_proven && !has_namesake;
+        let by = open.sender(bye);
         // Whoever is in the dialog by its names alone may have asked anybody.
-        let is_others = is_proven || other.is_some_and(went_to);
+        let is_there = open.other_end(by).is_some_and(went_to);
+        let noted = open.hung.as_ref();
+        let is_proven = is_proven && !open.has_namesake && noted.is_some_and(|hung| hung.is_proven);
+        // Both sides may hang up at once, and one BYE is noted: that of the other side says nothing
+        // of this one, which counts where it was taken.
+        if !is_proven && noted.is_none_or(|hung| hung.by != by) {
+            if !is_there || !matches!(status, 200..=299) {
+                return None;
+            }
+            open.hung = Some(Hung {
+                reason: reason_of(bye),
+                ..Hung::now(now, by)
+            });
+        }
+        let hung = open.hung.as_mut()?;
+        let is_others = is_proven || is_there;
         let says = match ByeSays::of(status) {
             // What he asked there may be for somebody beyond it, as another number of the same
             // provider is, and who has never heard of the call says the same as who has forgotten
