@@ -241,6 +241,36 @@ fn a_bye_that_forks_gives_a_place_back_where_the_other_side_takes_it() {
     nothing_is_left(&house);
 }
 
+/// A request with the names of a call, and a user's password in the place of its token; its copy.
+fn by_names(house: &mut House, method: &str, uri: &str, invite: &Request, cseq: u32) -> Sent {
+    let mut bare = request(method, uri, UDP);
+    bare.call_id.clone_from(&invite.call_id);
+    bare.from.clone_from(&invite.from);
+    bare.to = format!("{};tag=b", invite.to);
+    bare.cseq = cseq;
+    let (_, mut sent) = house.signed(&alice(UDP), "alice", bare);
+    sent.retain(|sent| sent.status() == 0);
+    only(sent)
+}
+
+#[test]
+fn a_refresh_without_a_token_shows_that_nobody_has_hung_up() {
+    for (refreshes, left) in [(false, 0), (true, 1)] {
+        let book = book().person("alice", |person| person.calls_max = Some(1));
+        let mut house = House::new(book);
+        let (invite, sent) = house.call_over(UDP, "alice", NUMBER);
+        house.answer(&sent[0], 200);
+        let bye = by_names(&mut house, "BYE", NUMBER, &invite, 2);
+        house.answer(&bye, 480);
+        if refreshes {
+            let update = by_names(&mut house, "UPDATE", NUMBER, &invite, 3);
+            house.answer(&update, 200);
+        }
+        house.bed.wait(3_700_000);
+        assert_eq!(house.counted("alice"), left);
+    }
+}
+
 #[test]
 fn whoever_takes_a_call_after_another_has_his_places_until_he_hangs_up() {
     for (is_recorded, calls_max) in [(false, 1), (true, 1), (false, 0), (true, 0)] {

@@ -345,6 +345,8 @@ impl OpenCalls {
             if by == Refresher::Names || open.has_namesake {
                 if open.other_end(sender).is_some_and(went_to) {
                     open.prolong(now, lifetime_s, agreed_s.filter(|_| callee_keeps_it));
+                    // Nor is it over by a BYE that did not reach who agrees on it.
+                    open.hung = open.hung.take().filter(|hung| hung.refused.is_none());
                     wheel.cancel(open.timer);
                     open.timer = wheel.start(open.next_ms(), Timer::Record(id));
                 }
