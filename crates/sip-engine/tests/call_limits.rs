@@ -272,6 +272,23 @@ fn a_refresh_without_a_token_shows_that_nobody_has_hung_up() {
 }
 
 #[test]
+fn who_is_told_without_his_token_that_there_is_no_call_has_his_place_back_after_an_hour() {
+    for (status, later) in [(481, 0), (500, 1)] {
+        let book = book().person("alice", |person| person.calls_max = Some(1));
+        let mut house = House::new(book);
+        let (invite, sent) = house.call_over(UDP, "alice", NUMBER);
+        house.answer(&sent[0], 200);
+        let bye = by_names(&mut house, "BYE", NUMBER, &invite, 2);
+        house.answer(&bye, status);
+        // Another number by the same gateway says the same: at once it proves nothing.
+        house.bed.wait(3_500_000);
+        assert_eq!(house.counted("alice"), 1, "{status}");
+        house.bed.wait(200_000);
+        assert_eq!(house.counted("alice"), later, "{status}");
+    }
+}
+
+#[test]
 fn whoever_takes_a_call_after_another_has_his_places_until_he_hangs_up() {
     for (is_recorded, calls_max) in [(false, 1), (true, 1), (false, 0), (true, 0)] {
         let book = book()

@@ -399,8 +399,8 @@ impl OpenCalls {
         let says = match ByeSays::of(status) {
             // What he asked there may be for somebody beyond it, as another number of the same
             // provider is, and who has never heard of the call says the same as who has forgotten
-            // it.
-            ByeSays::Over if !is_proven && status == 481 => ByeSays::GoesOn,
+            // it: that the call goes on it does not say either.
+            ByeSays::Over if !is_proven && status == 481 => ByeSays::Unreached,
             says => says,
         };
         match says {
