@@ -6,7 +6,7 @@
 use crate::common::*;
 use crate::house::*;
 use sip_engine::numbers::{GroupRules, Permission};
-use sip_engine::records::RecordSettings;
+use sip_engine::records::{RecordSettings, Why};
 use sip_engine::refusal::Reason;
 use sip_engine::routes::RouteOption;
 use sip_engine::settings::Settings;
@@ -286,6 +286,26 @@ fn who_is_told_without_his_token_that_there_is_no_call_has_his_place_back_after_
         house.bed.wait(200_000);
         assert_eq!(house.counted("alice"), later, "{status}");
     }
+}
+
+#[test]
+fn another_number_by_the_same_gateway_has_a_record_of_its_own() {
+    let mut house = House::with(book(), |settings| settings.records.is_on = true);
+    let (invite, sent) = house.call_over(UDP, "alice", NUMBER);
+    house.answer(&sent[0], 200);
+    for uri in ["sip:030124@example.org", "tel:+4930125"] {
+        // By the names of the first, and without its token.
+        let copy = by_names(&mut house, "INVITE", uri, &invite, 2);
+        assert_eq!(copy.to.remote.to_string(), GATEWAY);
+        house.answer(&copy, 200);
+        let [record] = &house.bed.records[..] else {
+            panic!("{uri}: {:#?}", house.bed.records);
+        };
+        assert_eq!(&*record.request_uri, uri);
+        assert_eq!((record.status, record.why), (Some(200), Some(Why::NoRoom)));
+        house.bed.records.clear();
+    }
+    assert_eq!(house.bed.shard.open_call_records(), 1);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sip_limit::CountedCall;
 use sip_msg::header::NameAddr;
+use sip_msg::uri::Scheme;
 use sip_msg::{Message, Method, Uri};
 
 use super::open::Refresher;
@@ -53,12 +54,18 @@ impl Shard {
         if !self.settings.records.is_on || request.method() != Method::Invite {
             return None;
         }
+        let is_ours = |uri: Uri<'_>| uri.scheme == Scheme::Tel || self.own.is_own_uri(&uri);
         let within = match permit {
             _ if request.to_tag().is_none() => None,
             // A tag proves nothing: with one of his own making, whoever has no token has a call
             // like any other. So he has with the names of a call, where another takes it.
             Permit::Authenticated(_) | Permit::Inbound(_) | Permit::Directed(_) => {
-                self.open_calls.other_end(request)
+                match job.routed.uri(request).is_some_and(is_ours) {
+                    // Where the other side is says nothing then: another number may be behind the
+                    // same gateway.
+                    true => None,
+                    false => self.open_calls.other_end(request),
+                }
             }
             _ => return None,
         };
