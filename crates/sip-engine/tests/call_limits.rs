@@ -309,6 +309,25 @@ fn another_number_by_the_same_gateway_has_a_record_of_its_own() {
 }
 
 #[test]
+fn who_takes_a_call_by_its_names_at_another_address_has_a_record_and_is_not_counted_as_lost() {
+    let mut house = House::with(book(), |settings| settings.records.is_on = true);
+    let far = |host: u8| format!("sip:dave@203.0.113.{host}:5060");
+    let (invite, sent) = house.call_over(UDP, "alice", &far(50));
+    house.answer(&sent[0], 200);
+    for (cseq, host) in [(2, 50), (3, 51), (4, 51)] {
+        let copy = by_names(&mut house, "INVITE", &far(host), &invite, cseq);
+        assert_eq!(copy.to.remote.to_string(), format!("203.0.113.{host}:5060"));
+        house.answer(&copy, 200);
+        let told = house.bed.records.drain(..).map(|record| record.why);
+        let is_other = usize::from(host != 50);
+        assert_eq!(told.collect::<Vec<_>>(), vec![Some(Why::NoRoom); is_other]);
+    }
+    let counters = house.bed.shard.counters();
+    assert_eq!(counters.call_records_unfollowed, 0);
+    assert_eq!(counters.call_records_begun, 3);
+}
+
+#[test]
 fn whoever_takes_a_call_after_another_has_his_places_until_he_hangs_up() {
     for (is_recorded, calls_max) in [(false, 1), (true, 1), (false, 0), (true, 0)] {
         let book = book()

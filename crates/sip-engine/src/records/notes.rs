@@ -296,7 +296,8 @@ impl Shard {
             }
         };
         if let Err((mut record, why)) = unseen {
-            let is_lost = why == Why::NoRoom && record.is_told;
+            // With the names of an open call it may be that one, whose other side is elsewhere now.
+            let is_lost = why == Why::NoRoom && record.is_told && within.is_none();
             self.counters.call_records_unfollowed += u64::from(is_lost);
             record.why = Some(why);
             record.ended_by = why.ended_by();
