@@ -328,6 +328,26 @@ fn who_takes_a_call_by_its_names_at_another_address_has_a_record_and_is_not_coun
 }
 
 #[test]
+fn whoever_takes_a_call_by_the_names_of_another_has_a_place_as_long_as_that_goes_on() {
+    for is_recorded in [false, true] {
+        let book = book().person("alice", |person| person.calls_max = Some(2));
+        let mut house = House::with(book, |settings| settings.records.is_on = is_recorded);
+        house.phone("bob", 12);
+        let (invite, sent) = house.call_over(UDP, "alice", NUMBER);
+        let ok = only(house.answer(&sent[0], 200));
+        let copy = by_names(&mut house, "INVITE", "sip:bob@example.org", &invite, 2);
+        assert_eq!(copy.to.remote.to_string(), "203.0.113.12:5060");
+        house.answer(&copy, 200);
+        assert_eq!(house.counted("alice"), 2);
+        assert_eq!(status(house.call("alice", NUMBER)), 486);
+        let bye = within("BYE", &invite, &ok, 3);
+        let bye = only(house.bed.receive(&alice(UDP), &bye.text()));
+        house.answer(&bye, 200);
+        nothing_is_left(&house);
+    }
+}
+
+#[test]
 fn whoever_takes_a_call_after_another_has_his_places_until_he_hangs_up() {
     for (is_recorded, calls_max) in [(false, 1), (true, 1), (false, 0), (true, 0)] {
         let book = book()

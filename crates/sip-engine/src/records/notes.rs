@@ -267,7 +267,8 @@ impl Shard {
             record.is_told = true;
             self.counters.call_records_begun += 1;
         }
-        if !record.is_told && !record.has_places() {
+        // What the other side of an open call takes is that call, and needs no place beside it.
+        if !record.is_told && (within.is_some() || !record.has_places()) {
             return;
         }
         record.answered = Some(now);

@@ -242,7 +242,7 @@ impl OpenCalls {
         &mut self,
         now: Now,
         lifetime_s: u64,
-        record: Followed,
+        mut record: Followed,
         (names, response): (Option<Names<'_>>, &Message),
         wheel: &mut Wheel<Timer>,
     ) -> Result<(), Followed> {
@@ -254,6 +254,15 @@ impl OpenCalls {
         let id = self.id_of(names.call_id, tag, other);
         if let Some(open) = self.entries.get_mut(&id) {
             open.has_namesake = true;
+            let side = match *open.caller_tag == *tag {
+                true => EndedBy::Caller,
+                false => EndedBy::Callee,
+            };
+            // Its end is not waited for: its places are given back with those of the first. Else
+            // whoever has none left would call on by the names of a call that has one.
+            if open.other_end(side) != record.callee_end {
+                open.record.add(std::mem::take(&mut record.places));
+            }
             return Err(record);
         }
         if self.entries.len() >= OPEN_MAX {
