@@ -479,6 +479,8 @@ impl OpenCalls {
             if !is_given_up {
                 return None;
             }
+            // It may stand there from a BYE after which something was heard of it.
+            self.given_up.retain(|other| *other != id);
             self.given_up.push_back(id);
             return self.take_surplus(wheel);
         }
@@ -501,12 +503,16 @@ impl OpenCalls {
         if self.given_up.len() <= UNREACHED_MAX {
             return None;
         }
-        let id = self.given_up.pop_front()?;
-        let hung = self.entries.get(&id)?.hung.as_ref()?;
-        // Something was heard of it since.
-        if !hung.is_given_up {
+        // Some are over, or something was heard of them since: they take nobody's room.
+        let entries = &self.entries;
+        self.given_up.retain(|id| {
+            let hung = entries.get(id).and_then(|open| open.hung.as_ref());
+            hung.is_some_and(|hung| hung.is_given_up)
+        });
+        if self.given_up.len() <= UNREACHED_MAX {
             return None;
         }
+        let id = self.given_up.pop_front()?;
         let (record, hung) = self.take(id, wheel)?;
         Some(hung?.end(record))
     }
@@ -635,39 +641,70 @@ mod tests {
         }
     }
 
-    #[test]
-    fn those_whose_bye_reached_nobody_leave_room_for_others() {
+    /// The BYE of the caller of one of many calls.
+    fn bye(n: usize) -> Message {
         let (alice, bob) = ("<sip:a@example.org>;tag=a", "<sip:b@example.org>;tag=b");
-        let mut open = OpenCalls::new([1; 16], [2; 16]);
-        let mut wheel = Wheel::new(NOW.mono_ms);
-        let many = UNREACHED_MAX + 10;
-        for n in 0..many {
-            let bye = request("BYE", "sip:b@192.0.2.9", alice, bob, "");
-            let bye = parse(bye.replace("call-1", &format!("call-{n}")).as_bytes());
-            let call = followed(n as u128);
-            let dialog = (Names::of(&bye), &bye);
-            let begun = open.begin(NOW, LIFETIME_S, call, dialog, &mut wheel);
-            assert!(begun.is_ok());
-            open.request(NOW, LIFETIME_S, &bye, true);
-            let over = open.bye_answered(NOW, &bye, 408, true, |_| false, &mut wheel);
-            assert!(over.is_none());
-        }
-        let late = Now {
-            mono_ms: NOW.mono_ms + UNREACHED_MS + 1_000,
-            ..NOW
-        };
+        let bye = request("BYE", "sip:b@192.0.2.9", alice, bob, "");
+        parse(bye.replace("call-1", &format!("call-{n}")).as_bytes())
+    }
+
+    /// A call that was answered, and whose BYE reaches nobody.
+    fn hang_up_in_vain(open: &mut OpenCalls, now: Now, n: usize, wheel: &mut Wheel<Timer>) {
+        let bye = bye(n);
+        let call = followed(n as u128);
+        let dialog = (Names::of(&bye), &bye);
+        assert!(open.begin(now, LIFETIME_S, call, dialog, wheel).is_ok());
+        open.request(now, LIFETIME_S, &bye, true);
+        let over = open.bye_answered(now, &bye, 408, true, |_| false, wheel);
+        assert!(over.is_none());
+    }
+
+    /// What comes out by the timers that are due.
+    fn fire(open: &mut OpenCalls, now: Now, wheel: &mut Wheel<Timer>) -> Vec<Followed> {
         let mut fired = Vec::new();
-        wheel.advance(late.mono_ms, |timer| fired.push(timer));
-        assert_eq!(fired.len(), many);
+        wheel.advance(now.mono_ms, |timer| fired.push(timer));
         let mut told = Vec::new();
         for timer in fired {
             if let Timer::Record(id) = timer {
-                told.extend(open.timer_fired(late, id, &mut wheel));
+                told.extend(open.timer_fired(now, id, wheel));
             }
         }
+        told
+    }
+
+    fn an_hour_after(now: Now) -> Now {
+        Now {
+            mono_ms: now.mono_ms + UNREACHED_MS + 1_000,
+            ..now
+        }
+    }
+
+    #[test]
+    fn those_whose_bye_reached_nobody_leave_room_for_others() {
+        let mut open = OpenCalls::new([1; 16], [2; 16]);
+        let mut wheel = Wheel::new(NOW.mono_ms);
+        for n in 0..UNREACHED_MAX + 10 {
+            hang_up_in_vain(&mut open, NOW, n, &mut wheel);
+        }
+        let late = an_hour_after(NOW);
+        let told = fire(&mut open, late, &mut wheel);
         assert_eq!((told.len(), open.len()), (10, UNREACHED_MAX));
         assert_eq!(open.given_up.len(), UNREACHED_MAX);
+        let mut ids: Vec<u128> = told.iter().map(|record| record.id).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, (0..10).collect::<Vec<_>>(), "the oldest");
         let mut whys = told.iter().map(|record| (record.why, record.bye_status));
         assert!(whys.all(|why| why == (Some(Why::ByeUnconfirmed), Some(408))));
+
+        // Those that are over leave room, too.
+        for n in 100..120 {
+            open.request(late, LIFETIME_S, &bye(n), true);
+            let over = open.bye_answered(late, &bye(n), 200, true, |_| false, &mut wheel);
+            assert!(over.is_some_and(|record| record.why.is_none()));
+        }
+        hang_up_in_vain(&mut open, late, UNREACHED_MAX + 10, &mut wheel);
+        assert!(fire(&mut open, an_hour_after(late), &mut wheel).is_empty());
+        assert_eq!(open.len(), UNREACHED_MAX - 19);
+        assert_eq!(open.given_up.len(), UNREACHED_MAX - 19);
     }
 }
