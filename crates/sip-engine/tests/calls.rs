@@ -86,6 +86,19 @@ fn a_call_whose_bye_reaches_nobody_is_listed_no_more() {
 }
 
 #[test]
+fn a_call_whose_bye_finds_no_room_is_listed_no_more() {
+    let settings = || forwarding(Transport::Udp, "203.0.113.9:5070");
+    let mut bed = Bed::new(settings());
+    let bye = answered(&mut bed, "one", Transport::Udp);
+    let mut full = settings();
+    full.bounds.contexts_max = 0;
+    bed.act(|shard, _, _| shard.reload(std::sync::Arc::new(full)));
+    let refused = only(bed.receive(&alice(Transport::Udp), &bye.text()));
+    assert_eq!(refused.status(), 503);
+    assert!(listed(&bed).is_empty());
+}
+
+#[test]
 fn a_second_dialog_of_one_call_id_is_listed_beside_the_first() {
     let udp = Transport::Udp;
     let mut bed = Bed::new(forwarding(udp, "203.0.113.9:5070"));

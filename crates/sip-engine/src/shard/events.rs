@@ -368,8 +368,12 @@ impl Shard {
         } else {
             self.note_refused(now, record, &line, out);
             let status = line.status();
-            // By its dialog's token it was for the other side, where that is not reached.
-            self.note_hung_up(&request, status, |_| routed.grant.is_some());
+            // By its dialog's token it was for the other side, where that is not reached. A peer is
+            // believed without one, and so is anybody where nobody proves who he is.
+            let is_believed = routed.grant.is_some()
+                || self.settings.authenticate.is_none()
+                || self.is_listed_peers(&sender);
+            self.note_hung_up(&request, status, |_| is_believed);
             self.note_bye_answered(now, &request, status, true, |_| false, out);
             if let Some(server) = server {
                 self.txns.set_context(server, Owner::Nobody.encode());

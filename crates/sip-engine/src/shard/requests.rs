@@ -443,6 +443,9 @@ impl Shard {
         let Some((key, mut context)) = self.contexts.open(self.settings.bounds.contexts_max) else {
             self.counters.contexts_full += 1;
             let line = StatusLine::refused(503, Reason::TooManyTransactions);
+            let is_proven = speaks_for_dialog(permit);
+            self.note_hung_up(&job.request, line.status(), |_| is_proven);
+            self.note_bye_answered(now, &job.request, line.status(), is_proven, |_| false, out);
             self.note_refused(now, job.record.take(), &line, out);
             self.refuse(now, &job.sender, job.server, job.request, line, out);
             return;
