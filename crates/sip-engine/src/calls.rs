@@ -78,7 +78,14 @@ impl Call {
 
     /// Where the other side is than the one that sent this request.
     fn other_end(&self, request: &Message) -> End {
-        match tag_of(self.sides().0) == tags_of(request).0 {
+        let (from, to) = self.sides();
+        let sender = tags_of(request).0;
+        // A From that is too long is not kept: then To says who is not the caller.
+        let is_callers = match from.is_empty() {
+            true => tag_of(to) != sender,
+            false => tag_of(from) == sender,
+        };
+        match is_callers {
             true => self.callee,
             false => self.caller,
         }
@@ -350,6 +357,12 @@ mod tests {
         assert_eq!(&*found[1].to(), "sip:b@example.org");
         calls.end(&message(BOB, &long, "call-2"), |_| true);
         assert_eq!(calls.len(), 1);
+        // Who hangs up is known all the same.
+        for (from, to, other) in [(&*long, BOB, Transport::Tls), (BOB, &*long, Transport::Udp)] {
+            assert!(begin(&mut calls, NOW, &message(&long, BOB, "call-2")));
+            calls.end(&message(from, to, "call-2"), |place| place == end(other));
+            assert_eq!(calls.len(), 1, "{from}");
+        }
     }
 
     #[test]
