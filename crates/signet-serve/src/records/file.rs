@@ -58,7 +58,7 @@ impl RecordFile {
         let (file, len, is_cut) = open_at_end(&path, MODE).map_err(fail)?;
         let modified = file.metadata().and_then(|meta| meta.modified());
         let day = modified.map_or_else(|_| today(), day_of);
-        Ok(Self {
+        let mut opened = Self {
             path,
             format,
             rotate_bytes_max,
@@ -69,7 +69,12 @@ impl RecordFile {
             day,
             unsynced: None,
             grows_until: None,
-        })
+        };
+        // Whoever reads it would take the fields of this version by the names of another.
+        if opened.has_other_names() {
+            opened.begin_another();
+        }
+        Ok(opened)
     }
 
     pub(super) fn format(&self) -> RecordFormat {
@@ -149,6 +154,20 @@ impl RecordFile {
         if self.len == 0 || may_grow || !(is_full || is_another_day) {
             return;
         }
+        self.begin_another();
+    }
+
+    /// Whether it begins with another line of names than what is written now has.
+    fn has_other_names(&self) -> bool {
+        let names = csv_names();
+        let mut first = vec![0; names.len()];
+        self.format == RecordFormat::Csv
+            && self.len > 0
+            && (self.file.read_exact_at(&mut first, 0).is_err() || first != names.as_bytes())
+    }
+
+    /// Sets the file aside, and begins another of its name.
+    fn begin_another(&mut self) {
         self.sync();
         self.grows_until = None;
         if let Err(error) = self.set_aside() {

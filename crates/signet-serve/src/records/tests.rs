@@ -241,6 +241,26 @@ fn a_file_is_begun_anew_when_it_is_full_and_nothing_is_lost() {
 }
 
 #[test]
+fn a_csv_file_with_other_names_is_set_aside() {
+    let names = csv_names();
+    let (fewer, _) = names.rsplit_once(',').unwrap();
+    let fewer = format!("{fewer}\r\n1\r\n");
+    let temp = TempDir::new("records-names");
+    let path = temp.path().join("calls.csv");
+    std::fs::write(&path, &fewer).unwrap();
+    for line in ["2\r\n", "3\r\n"] {
+        open(&path, RecordFormat::Csv, 1 << 20).append(line).unwrap();
+    }
+    // One with the same names is gone on with.
+    let now = format!("{names}2\r\n3\r\n");
+    assert_eq!(read(&path), now);
+    let entries = std::fs::read_dir(temp.path()).unwrap();
+    let mut all: Vec<_> = entries.map(|entry| read(&entry.unwrap().path())).collect();
+    all.retain(|text| *text != now);
+    assert_eq!(all, [fewer]);
+}
+
+#[test]
 fn a_file_that_was_moved_is_made_again() {
     let temp = TempDir::new("records-moved");
     let path = temp.path().join("calls.jsonl");
