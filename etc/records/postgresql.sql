@@ -34,4 +34,6 @@ CREATE TABLE IF NOT EXISTS signet_calls (
     tries_total integer,
     payer_user text
 );
+-- For a table that was made before it was needed.
+ALTER TABLE signet_calls ADD COLUMN IF NOT EXISTS payer_user text;
 CREATE INDEX IF NOT EXISTS signet_calls_started ON signet_calls (started);

@@ -358,16 +358,21 @@ fn a_users_call_bears_his_name_and_one_that_goes_on_is_written_at_the_end() {
     assert!(!text.contains("secret"), "{text}");
 }
 
+/// What a configuration says of a table.
+fn table_at(folder: &Path, url: &str, password: &str) -> String {
+    let secret = folder.join("records.password");
+    fs::write(&secret, format!("{password}\n")).unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    format!(
+        "[[records.table]]\nurl = \"{url}\"\npassword_file = \"{}\"\n",
+        secret.display()
+    )
+}
+
 /// Calls before, while and after a database is away, over a restart of the server.
 fn follow(url: &str, password: &str, count: &dyn Fn() -> usize, mut switch: impl FnMut(bool)) {
     let folder = TestDir::new(&format!("records-table-{}", unique()));
-    let secret = folder.path().join("records.password");
-    fs::write(&secret, format!("{password}\n")).unwrap();
-    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
-    let table = format!(
-        "[[records.table]]\nurl = \"{url}\"\npassword_file = \"{}\"\n",
-        secret.display()
-    );
+    let table = table_at(folder.path(), url, password);
     let server = serve(folder.path(), &table);
     refused_calls(server.udp, "a'),('x", 20);
     refused_calls(server.udp, "=1+1;DROP%20TABLE%20signet_calls--", 10);
@@ -400,12 +405,8 @@ fn output(command: &mut Command) -> String {
 const COUNT: &str = "SELECT COUNT(DISTINCT call_id) FROM signet_calls \
     WHERE status = 404 AND why = 'no_such_user' AND started > '2020-01-01' AND answered IS NULL";
 
-#[test]
-fn records_follow_a_database_that_was_away() {
-    let Some(mut bed) = PostgreSql::start() else {
-        return;
-    };
-    bed.sql(include_str!("../../../etc/records/postgresql.sql"));
+/// How to reach a database, and what counts its rows.
+fn url_and_count(bed: &PostgreSql) -> (String, Box<dyn Fn() -> usize>) {
     let url = bed.options(Layout::Signet, "").url;
     let port = url
         .rsplit(':')
@@ -416,7 +417,7 @@ fn records_follow_a_database_that_was_away() {
         .unwrap()
         .to_owned();
     let at = bed.folder.path().to_owned();
-    let count = || {
+    let count = move || {
         let mut psql = Command::new("psql");
         psql.args([
             "-X", "-t", "-A", "-U", "signet", "-d", "postgres", "-p", &port,
@@ -426,15 +427,47 @@ fn records_follow_a_database_that_was_away() {
             .parse::<usize>()
             .unwrap()
     };
+    (url, Box::new(count))
+}
+
+#[test]
+fn records_follow_a_database_that_was_away() {
+    let Some(mut bed) = PostgreSql::start() else {
+        return;
+    };
+    bed.sql(include_str!("../../../etc/records/postgresql.sql"));
+    let (url, count) = url_and_count(&bed);
     follow(
         &url,
         sql::postgresql::PASSWORD,
-        &count,
+        &*count,
         |is_up| match is_up {
             true => bed.resume(),
             false => sql::run(bed.kill()),
         },
     );
+}
+
+#[test]
+fn a_table_without_a_column_is_told_and_has_its_rows_once_it_is_given_it() {
+    let Some(bed) = PostgreSql::start() else {
+        return;
+    };
+    let made = include_str!("../../../etc/records/postgresql.sql");
+    bed.sql(made);
+    bed.sql("ALTER TABLE signet_calls DROP COLUMN payer_user;");
+    let (url, count) = url_and_count(&bed);
+    let folder = TestDir::new("records-column");
+    let table = table_at(folder.path(), &url, sql::postgresql::PASSWORD);
+    let server = serve(folder.path(), &table);
+    refused_calls(server.udp, "alice", 5);
+    wait_until("the log tells", || log_has(&server, "they wait"));
+    assert!(log_has(&server, "payer_user") && log_has(&server, "docs/SQL.md"));
+    assert_eq!(count(), 0);
+    // The file that makes the table gives it what it has not.
+    bed.sql(made);
+    wait_until("5 rows", || count() == 5);
+    end(server);
 }
 
 #[test]

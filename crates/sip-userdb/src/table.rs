@@ -1,5 +1,6 @@
 //! A table to which rows are added, each once: for what is recorded and not looked up.
 
+use crate::fault::Fault;
 use crate::sql::{Dialect, Step, Value};
 use crate::url::{Scheme, Url};
 use crate::{Error, Options, mysql, postgres};
@@ -89,7 +90,7 @@ impl Table {
             Writer::Mysql(writer) => writer.run(&step).await,
             Writer::Postgres(writer) => writer.run(&step).await,
         };
-        done.map_err(crate::fault::Fault::into_error)
+        done.map_err(error_of)
     }
 
     fn dialect(&self) -> Dialect {
@@ -125,6 +126,17 @@ impl Table {
             vec![row; rows].join(", "),
         );
         dialect.numbered(&sql)
+    }
+}
+
+/// What happened, with what to do about it. A statement that adds rows has nothing of users in it.
+fn error_of(fault: Fault) -> Error {
+    match fault {
+        Fault::Refused(what) | Fault::Unusable(what) => Error::new(
+            what,
+            "compare the table's columns, and the account's rights on it, with docs/SQL.md",
+        ),
+        other => other.into_error(),
     }
 }
 
@@ -188,5 +200,17 @@ mod tests {
         ] {
             assert!(table(url, name).is_err(), "{url} {name}");
         }
+    }
+
+    #[test]
+    fn whoever_made_the_table_is_told_to_look_at_it() {
+        let what = "column \"payer_user\" does not exist";
+        for fault in [Fault::Refused(what.into()), Fault::Unusable(what.into())] {
+            let error = error_of(fault);
+            assert_eq!(error.what(), what);
+            assert!(error.remedy().contains("docs/SQL.md"), "{error}");
+        }
+        let error = error_of(Fault::Unreachable("gone".into()));
+        assert!(error.remedy().contains("URL"), "{error}");
     }
 }
