@@ -417,7 +417,7 @@ fn a_gateway_of_several_groups_is_told_with_the_one_by_which_it_was_called() {
     settings.routes.prefixes.insert("+".into(), 1);
     let options = vec![option(2), option(1)];
     settings.routes.prefix_options.insert("0".into(), options);
-    let mut bed = Bed::new(settings);
+    let mut bed = Bed::new(settings.clone());
     for (number, fails_over) in [("+4930", false), ("0301", true)] {
         let mut invite = request("INVITE", &format!("sip:{number}@example.org"), UDP);
         invite.call_id = number.into();
@@ -433,6 +433,26 @@ fn a_gateway_of_several_groups_is_told_with_the_one_by_which_it_was_called() {
         assert_eq!(&*record.callee_target, "203.0.113.1:5060");
         assert_eq!(record.tries.len(), 1 + usize::from(fails_over));
     }
+
+    // One of the group before, which was left for its silence, takes the call after all.
+    let mut bed = Bed::new(settings);
+    let invite = request("INVITE", "sip:0301@example.org", UDP);
+    let first = bed.receive(&alice(UDP), &invite.text()).remove(1);
+    assert_eq!(first.to.remote.to_string(), "203.0.113.2:5060");
+    let sent = bed.wait(4_100);
+    let mut copies = sent.iter().filter(|of| of.method() == "INVITE");
+    assert!(copies.any(|of| of.to.remote.to_string() == "203.0.113.1:5060"));
+    answer(&mut bed, &first, 200, CONTACT);
+    bed.act(|shard, now, out| shard.stop_records(now, out));
+    let record = record(&mut bed);
+    assert_eq!(
+        (&*record.callee_trunk, &*record.callee_target),
+        ("away", "203.0.113.2:5060")
+    );
+    let tries: Vec<_> = record.tries.iter().map(|of| (of.to.1, of.end)).collect();
+    let at = first.to.remote;
+    let silent = (at, Err(Reason::GatewaySilent));
+    assert_eq!(tries, [silent, (at, Ok(200))]);
 }
 
 #[test]
