@@ -249,7 +249,8 @@ fn a_csv_file_with_other_names_is_set_aside() {
     let path = temp.path().join("calls.csv");
     std::fs::write(&path, &fewer).unwrap();
     for line in ["2\r\n", "3\r\n"] {
-        open(&path, RecordFormat::Csv, 1 << 20).append(line).unwrap();
+        let mut file = open(&path, RecordFormat::Csv, 1 << 20);
+        file.append(line).unwrap();
     }
     // One with the same names is gone on with.
     let now = format!("{names}2\r\n3\r\n");
