@@ -1,6 +1,7 @@
 //! Whom a provider sees, and that the phone sees what it wrote.
 
 use sip_engine::hook::{HookSettings, OnFailure};
+use sip_engine::settings::Inbound;
 
 use super::people::{OUTSIDE, house_with};
 use super::*;
@@ -228,7 +229,9 @@ fn who_hides_shows_no_provider_a_number_of_his_choice() {
         Identity::RemoteParty,
         Identity::From,
     ] {
-        let mut house = house_with(book(), with_identity(identity), |_| {});
+        let mut house = house_with(book(), with_identity(identity), |settings| {
+            settings.inbound = Inbound::Trusted;
+        });
         let anonymous = "sip:anonymous@anonymous.invalid";
         let hidden = house.request("INVITE", anonymous, OUTSIDE, UDP);
         let challenge = only(house.bed.receive(&alice(UDP), &hidden.text()));
