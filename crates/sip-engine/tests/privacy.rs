@@ -102,7 +102,13 @@ fn who_hides_may_no_more_than_who_does_not() {
 #[test]
 fn who_hides_shows_nothing_in_the_place_of_his_name() {
     for (inbound, refused) in [(Inbound::Trusted, 403), (Inbound::Anyone, 480)] {
-        for user in ["+4930999", "%2B4930999", "bob", "anonymous;+4930999"] {
+        for user in [
+            "+4930999",
+            "%2B4930999",
+            "bob",
+            "anonymous;+4930999",
+            "anonymous:+4930999",
+        ] {
             let mut house = House::with(book(), |settings| settings.inbound = inbound);
             let request = hidden(&mut house, NUMBER);
             let challenge = only(house.bed.receive(&alice(UDP), &request.text()));

@@ -138,6 +138,13 @@ impl Name {
             host: host.to_ascii_lowercase(),
         }
     }
+
+    /// Whether it stands in the place of a caller who hides: any other user before that host is a
+    /// stranger's name.
+    pub(crate) fn is_nobody(&self) -> bool {
+        let is_unnamed = self.user.is_empty() || self.user.eq_ignore_ascii_case("anonymous");
+        self.host == "anonymous.invalid" && is_unnamed
+    }
 }
 
 /// What stands between `<` and `>`, or before the first parameter.

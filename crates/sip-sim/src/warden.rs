@@ -257,7 +257,7 @@ impl Warden {
 
     /// Whether one of our users says it. He may hide (RFC 3323): his digest says who he is.
     fn is_of_ours(&self, from: &Name, speakers: &HashSet<Party>) -> bool {
-        let hides = from.host == "anonymous.invalid";
+        let hides = from.is_nobody();
         self.is_ours(&from.host) || hides && speakers.contains(&Party::Mallory)
     }
 
@@ -328,7 +328,7 @@ impl Warden {
             return None;
         }
         let is_listed = self.hostility.neighbour != Standing::Unlisted;
-        let is_nobody = from.host == "anonymous.invalid" || text.header("from").contains("tel:");
+        let is_nobody = from.is_nobody() || text.header("from").contains("tel:");
         let is_answering = self
             .called_neighbour
             .get(text.call_id())

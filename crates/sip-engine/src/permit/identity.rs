@@ -114,7 +114,7 @@ pub(super) fn names_nobody(uri: &Uri<'_>) -> bool {
     let host = uri.host_port.host;
     let is_nowhere = uri.is_sip() && host.eq_ignore_ascii_case(b"anonymous.invalid");
     let user = uri.user_bytes().map(|byte| byte.to_ascii_lowercase());
-    is_nowhere && (uri.user.is_none() || user.eq(*b"anonymous"))
+    is_nowhere && uri.password.is_none() && (uri.user.is_none() || user.eq(*b"anonymous"))
 }
 
 /// Whether there are credentials for one of our realms.
