@@ -500,8 +500,17 @@ impl Signer {
             feed.bytes(&[0]);
         }
         for hop in behind {
-            feed.bytes(&[1]);
-            feed.hop(hop);
+            // Without `lr` it becomes the Request-URI: all of it says whom the next hop calls.
+            match hop.has_param("lr") {
+                true => {
+                    feed.bytes(&[1]);
+                    feed.hop(hop);
+                }
+                false => {
+                    feed.bytes(&[2]);
+                    feed.target(hop);
+                }
+            }
         }
         feed.finish();
         first_bytes(&mac)

@@ -267,9 +267,33 @@ fn all_routes_behind_ours_are_bound_in_their_order() {
         &[b, a],
         &[a, other],
         &[a, uri("sip:b.example:5070;lr")],
+        // Without `lr` it would be the Request-URI of what the next hop sends on.
+        &[a, uri("sip:b.example")],
+        &[a, uri("sip:+1900@b.example")],
         &[a, b, other],
     ] {
         assert!(!reads(wrong), "{wrong:?}");
+    }
+}
+
+#[test]
+fn all_of_a_strict_route_behind_ours_is_bound() {
+    let tokens = tokens();
+    let hops = ["sip:a.example;lr", "sip:+4930@b.example;tgrp=x"].map(uri);
+    let [a, b] = hops;
+    let text = sealed(&tokens, |grant| grant.behind = &hops);
+    let reads = |behind: &[Uri<'_>]| tokens.read_grant(&text, &message(), behind).is_some();
+    assert!(reads(&[a, b]));
+    assert!(reads(&[a, uri("sip:%2B4930@B.example;x=y;tgrp=x")]));
+    for other in [
+        "sip:+4930@b.example;lr;tgrp=x",
+        "sip:+1900@b.example;tgrp=x",
+        "sip:b.example;tgrp=x",
+        "sip:+4930@b.example;tgrp=y",
+        "sip:+4930@b.example",
+        "sips:+4930@b.example;tgrp=x",
+    ] {
+        assert!(!reads(&[a, uri(other)]), "{other}");
     }
 }
 
