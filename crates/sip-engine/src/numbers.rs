@@ -18,8 +18,9 @@ pub use rewrite::{BadRule, Rewrite};
 pub(crate) const DIGITS_MAX: usize = 64;
 
 /// The most parts between `*` and `#`, and the most prefixes one behind the other, of a number that
-/// is judged. The longest codes of switches have seven parts, and nobody dials a prefix twice. Each of
-/// them is compared with both lists, and whoever may call anybody may send them.
+/// is judged, and the most readings of one that `phone-context` and `rn` add to. The longest codes of
+/// switches have seven parts, and nobody dials a prefix twice. Each of them is compared with both lists,
+/// and whoever may call anybody may send them.
 const PARTS_MAX: usize = 8;
 
 /// How far a user may call; each goes as far as those before it.
@@ -251,9 +252,10 @@ impl NumberRules {
         readings: impl IntoIterator<Item = &'n str>,
     ) -> Class {
         let mut needs = None;
-        for number in readings {
+        for (before, number) in readings.into_iter().enumerate() {
             // In which lists it is cannot be told without reading it to its end.
-            if self.is_tangled(number) || self.is_listed(&fronts.blocked, number) {
+            let is_readable = before < PARTS_MAX && !self.is_tangled(number);
+            if !is_readable || self.is_listed(&fronts.blocked, number) {
                 return Class::Blocked;
             }
             needs = needs.max(self.needs(fronts, number));
@@ -623,6 +625,15 @@ mod tests {
         for tangled in [parts(9), parts(16), prefixes(9), prefixes(16)] {
             assert_eq!(class(&tangled), Class::Blocked, "{tangled}");
         }
+    }
+
+    #[test]
+    fn no_more_readings_of_a_number_are_judged_than_it_may_have_parts() {
+        let rules = german();
+        let fronts = rules.fronts();
+        let worst = |count: usize| rules.worst(&fronts, vec!["030123"; count]);
+        assert_eq!(worst(8), Class::Needs(Permission::National));
+        assert_eq!(worst(9), Class::Blocked);
     }
 
     #[test]
