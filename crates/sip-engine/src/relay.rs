@@ -310,12 +310,16 @@ impl Relay<'_> {
     /// Whether an address is a neighbour's of the operator's, and the request goes to
     /// it as those are used: within a dialog, or by the Path of a user behind one. Any user may
     /// write a Path, by a name that he has resolve to there: it counts if a neighbour has brought it.
+    /// The source of a datagram is no proof of that, but where credentials count over UDP only with a
+    /// nonce that was sent there.
     fn is_neighbours(&self, chosen_by: ChosenBy, binding: Option<&Binding>, ip: IpAddr) -> bool {
         let is_so_used = match binding {
             Some(binding) => {
-                let brought_by = binding.source.map(|(_, from)| from.ip());
-                let is_one = |ip| self.is_in_trusted_network(ip);
-                !binding.path.is_empty() && brought_by.is_some_and(is_one)
+                let is_one = |(transport, from): (Transport, SocketAddr)| {
+                    let is_there = transport.is_reliable() || self.is_watched(from);
+                    is_there && self.is_in_trusted_network(from.ip())
+                };
+                !binding.path.is_empty() && binding.source.is_some_and(is_one)
             }
             None => chosen_by == ChosenBy::Dialog,
         };

@@ -216,13 +216,21 @@ fn a_contact_leads_into_a_denied_network_from_there_only() {
 fn a_path_leads_to_a_neighbour_in_a_denied_network_if_the_neighbour_has_brought_it() {
     let mut settings = settings();
     settings.registrar.durable = false;
-    settings.trusted = vec![TrustedPeer::at([127, 0, 0, 1].into(), 32)];
+    let neighbours = ["127.0.0.1", "203.0.113.80"].map(|ip| ip.parse().unwrap());
+    settings.trusted = neighbours.map(|ip| TrustedPeer::at(ip, 32)).into();
     let udp = alice(Transport::Udp);
     let edge = flow(Transport::Udp, "127.0.0.1:5080");
-    for (from, is_called) in [(udp, false), (edge, true)] {
+    // The source of a datagram is no proof, but where what came from there had to prove it.
+    let far = |transport| flow(transport, "203.0.113.80:5080");
+    for (from, is_called) in [
+        (udp, false),
+        (edge, true),
+        (far(Transport::Udp), false),
+        (far(Transport::Tcp), true),
+    ] {
         let mut bed = Bed::new(settings.clone());
         // A proxy's name, or one that its user has resolve to there.
-        let register = request("REGISTER", "sip:example.org", Transport::Udp)
+        let register = request("REGISTER", "sip:example.org", from.transport)
             .with("Via: SIP/2.0/UDP 203.0.113.9:5060;branch=z9hG4bKphone\r\n")
             .with("Path: <sip:edge.example;lr>\r\n");
         let sent = only(bed.receive(&from, &register.text()));
