@@ -122,6 +122,7 @@ use crate::{Now, Settings, Shared};
 
 pub use forwarder::Forwarder;
 use identity::Proof;
+pub(crate) use identity::names_nobody;
 use peers::Standing;
 pub(crate) use peers::{is_listed, listed, trunks_of};
 use pending::Credentials;

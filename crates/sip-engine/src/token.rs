@@ -144,6 +144,7 @@ pub struct RouteToken {
     is_to_end: bool,
     went_to_gateway: bool,
     leads_to_gateway: bool,
+    is_callees: bool,
     key_id: u8,
     instance: Option<u32>,
     marks: Option<Marks>,
@@ -205,6 +206,11 @@ impl RouteToken {
     /// Whether who has it is a gateway: an answer has brought it there.
     pub(crate) fn went_to_gateway(&self) -> bool {
         self.went_to_gateway
+    }
+
+    /// Whether who has it was called: it was written before he had a tag.
+    pub(crate) fn is_callees(&self) -> bool {
+        self.is_callees
     }
 
     /// Whether the other side is a gateway.
@@ -323,6 +329,7 @@ impl Tokens {
             is_to_end: part.is_to_end,
             went_to_gateway: part.went_to_gateway,
             leads_to_gateway: part.leads_to_gateway,
+            is_callees: !part.knows_holder,
             key_id: payload.key_id,
             instance: part.instance.filter(|_| !part.is_offer),
             marks: part.marks,

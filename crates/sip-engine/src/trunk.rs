@@ -29,6 +29,7 @@ use sip_msg::network::IpNet;
 
 pub(crate) use auth::Trunks;
 pub(crate) use called::Called;
+pub(crate) use faces::user_of;
 pub use numbers::{NumberFormat, NumberPlan, Numbers};
 pub use registration::{Change, Failure};
 pub use shared::{SharedTrunks, Shown, State};

@@ -4,7 +4,7 @@
 
 use crate::common::*;
 use crate::house::*;
-use sip_engine::numbers::{GroupRules, Permission};
+use sip_engine::numbers::{GroupRules, NumberRules, Permission};
 use sip_engine::people::Forwards;
 use sip_engine::refusal::Reason;
 use sip_engine::settings::Settings;
@@ -244,7 +244,6 @@ fn a_refer_asks_no_gateway_for_a_call_that_its_sender_may_not_make() {
         .alias("all", &[("sip:bob@example.org", 1_000)]);
     let mut house = House::new(book);
     house.phone("bob", 9);
-    house.phone("102", 10);
     let (invite, sent) = house.call_over(UDP, "national", "sip:030123@example.org");
     let ok = only(house.answer(&sent[0], 200));
     let call = (&invite, &ok);
@@ -289,7 +288,6 @@ fn a_refer_asks_no_gateway_for_a_call_that_its_sender_may_not_make() {
         "Refer-To: <sip:x@203.0.113.77>\r\n",
         "Refer-To: <sip:bob@example.org>\r\n",
         "Refer-To: <sip:all@example.org>\r\n",
-        "Refer-To: <sip:102@example.org>\r\n",
         // The end of an attended transfer.
         "Refer-To: <sip:bob@example.org?Replaces=x%3Bto-tag%3D1%3Bfrom-tag%3D2>\r\n",
         "",
@@ -326,6 +324,51 @@ fn who_is_no_user_of_ours_refers_a_gateway_to_users_of_ours_alone() {
         let said = referred(&mut house, &stranger, (&invite, &ok), &lines);
         assert_eq!(said, status, "{target}");
     }
+}
+
+#[test]
+fn who_is_of_this_house_refers_a_gateway_as_far_as_all_may_where_nothing_is_written_of_him() {
+    let mut house = House::with(book_of_all(), |settings| {
+        settings.numbers.permission = Permission::National;
+    });
+    // A name, and a number without a phone.
+    for user in ["carol", "105"] {
+        let (invite, sent) = house.call_over(UDP, user, "sip:030123@example.org");
+        let ok = only(house.answer(&sent[0], 200));
+        for (target, status) in [("<tel:+4930777>", 0), ("<tel:+1900555>", 403)] {
+            let lines = format!("Refer-To: {target}\r\n");
+            let said = referred(&mut house, &alice(UDP), (&invite, &ok), &lines);
+            assert_eq!(said, status, "{user} {target}");
+        }
+    }
+}
+
+#[test]
+fn who_hides_refers_a_gateway_as_all_may_where_no_stranger_is_let_in() {
+    use sip_engine::settings::Inbound;
+    for (inbound, status) in [(Inbound::Trusted, 0), (Inbound::Anyone, 403)] {
+        let mut house = House::with(book_of_all(), |settings| settings.inbound = inbound);
+        let hidden = "sip:anonymous@anonymous.invalid";
+        let request = house.request("INVITE", hidden, "sip:030123@example.org", UDP);
+        let (invite, mut sent) = house.signed(&alice(UDP), "national", request);
+        sent.retain(|sent| sent.status() != 100);
+        let ok = only(house.answer(&only(sent), 200));
+        let lines = "Refer-To: <tel:+4930777>\r\n";
+        let said = referred(&mut house, &alice(UDP), (&invite, &ok), lines);
+        assert_eq!(said, status, "{inbound:?}");
+    }
+}
+
+#[test]
+fn where_nothing_is_written_of_numbers_and_people_each_of_the_house_refers_to_whom_he_likes() {
+    let mut house = House::with(book(), |settings| {
+        settings.numbers = NumberRules::default();
+    });
+    let (invite, sent) = house.call_over(UDP, "105", "sip:030123@example.org");
+    let ok = only(house.answer(&sent[0], 200));
+    let lines = "Refer-To: <sip:0900123@example.org>\r\n";
+    let said = referred(&mut house, &alice(UDP), (&invite, &ok), lines);
+    assert_eq!(said, 0);
 }
 
 #[test]

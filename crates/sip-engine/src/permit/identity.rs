@@ -110,7 +110,7 @@ pub(super) fn is_anonymous(message: &Message) -> bool {
 /// Whether a URI in the place of a caller's says nothing of him. Another user before that host would
 /// be shown, a number for example, and nobody has vouched for it.
 // RFC 3323 4.1.1.3 has `sip:anonymous@anonymous.invalid` in that place.
-pub(super) fn names_nobody(uri: &Uri<'_>) -> bool {
+pub(crate) fn names_nobody(uri: &Uri<'_>) -> bool {
     let host = uri.host_port.host;
     let is_nowhere = uri.is_sip() && host.eq_ignore_ascii_case(b"anonymous.invalid");
     let user = uri.user_bytes().map(|byte| byte.to_ascii_lowercase());

@@ -14,28 +14,28 @@ use super::outcome::Outcome;
 use super::route::Routed;
 use super::targets::Targets;
 use crate::numbers::{Class, Permission, number_of, readings_of};
-use crate::people::RETARGETS_MAX;
-use crate::permit::Permit;
+use crate::permit::{Permit, names_nobody};
 use crate::relay::Source;
+use crate::settings::Inbound;
 use crate::token::RouteToken;
-use crate::trunk::Trunk;
+use crate::trunk::{Trunk, user_of};
 use crate::{Now, Shard};
 
-/// URIs that are looked at for one message.
+/// URIs, and names of users, that are looked at for one message.
 const STEPS_MAX: u8 = 64;
 
 /// On whose account a gateway would call.
 #[derive(Clone, Copy)]
 struct Asker<'a> {
-    /// How far he may call himself; `None` where he is no user of ours.
+    /// How far he may call himself; `None` where he is a stranger.
     reach: Option<Permission>,
     /// Whose numbers the gateway reads.
     trunk: Option<&'a Trunk>,
 }
 
 impl Asker<'_> {
-    /// Whether a gateway may call numbers of that class for him. Whoever is no user of ours refers
-    /// it to those who are, as he may call them, and to nobody else.
+    /// Whether a gateway may call numbers of that class for him. A stranger refers it to users of
+    /// ours, as he may call them, and to nobody else.
     fn may(self, class: Class) -> Result<(), Outcome> {
         let reach = self.reach.unwrap_or(Permission::Internal);
         let needs = match class {
@@ -61,7 +61,9 @@ impl Shard {
         targets: Targets,
         found: &mut Vec<Candidate>,
     ) -> Targets {
-        if request.method() != Method::Refer || targets != Targets::Found {
+        let is_refer = request.method() == Method::Refer && targets == Targets::Found;
+        // Where nobody is asked who he is, anybody may call whom he likes.
+        if !is_refer || self.settings.authenticate.is_none() {
             return targets;
         }
         let token = routed.grant.as_ref();
@@ -84,10 +86,9 @@ impl Shard {
         let trunk = trunk.as_deref();
         let reach = match permit {
             // What is part of a dialog speaks for whom it was let in or called as.
-            Permit::Dialog(_) => from.and_then(|from| {
-                // Of callers elsewhere nobody has made sure that a number is theirs.
-                let called_by = self.calls.sides_of(request).and(trunk);
-                self.reach_of(now, &from, called_by)
+            Permit::Dialog(token) => from.and_then(|from| match token.is_callees() {
+                true => self.reach_of_called(now, &from, trunk, None),
+                false => self.reach_of_caller(now, &from),
             }),
             Permit::Inbound(_) | Permit::Trunk(_) => None,
             known => Some(known.permission(&self.settings)),
@@ -114,7 +115,8 @@ impl Shard {
         response: &Message,
     ) -> bool {
         let request = context.request.as_deref();
-        let Some(request) = request.filter(|_| context.method == Method::Invite) else {
+        let is_judged = context.method == Method::Invite && self.settings.authenticate.is_some();
+        let Some(request) = request.filter(|_| is_judged) else {
             return false;
         };
         let legs = context.legs.as_deref();
@@ -131,12 +133,10 @@ impl Shard {
         let payer = extra.and_then(|extra| extra.payer.as_ref());
         let reach = match (payer, &candidate.kind) {
             (Some(payer), _) => Some(payer.permission(&self.settings.numbers)),
-            // It has called out itself, and no user of ours has had a say in that.
+            // It has called somebody elsewhere itself, and no user of ours has had a say in that.
             (None, TargetKind::NextHops { .. }) => return false,
-            (None, _) => {
-                let called = context.routed.uri(request);
-                called.and_then(|uri| self.reach_of(now, &uri, trunk))
-            }
+            (None, TargetKind::Routed) if request.to_tag().is_none() => return false,
+            (None, _) => self.reach_of_answerer(now, request, &context.routed, trunk),
         };
         let contacts = response.contacts().map(|contact| match contact {
             Ok(Contact::Addr(contact)) => Some(contact.uri),
@@ -203,7 +203,9 @@ impl Shard {
             return Err(Outcome::NotPermitted);
         }
         let readings = readings_of(uri);
-        if let Some(aor) = self.aor_of(uri) {
+        // With `maddr` it leads elsewhere, whatever its host is.
+        let aor = self.aor_of(uri).filter(|_| uri.param("maddr").is_none());
+        if let Some(aor) = aor {
             if let Some(targets) = self.settings.people.alias(&aor) {
                 let mut targets = targets.iter().map(|target| Uri::parse(&target.uri));
                 return targets.try_for_each(|uri| match uri {
@@ -221,6 +223,9 @@ impl Shard {
                 };
             }
         }
+        if replaces(uri) && self.is_place_in_call(now, uri) {
+            return Ok(());
+        }
         asker.may(self.class_leaving(uri))?;
         // What its provider reads in it counts too, and what the rules make of it if it comes back.
         let rules = &self.settings.numbers;
@@ -231,45 +236,143 @@ impl Shard {
         others.try_for_each(|number| asker.may(rules.worst(&self.fronts, [&*number])))
     }
 
-    /// How far the user may call whom a URI names: by a number of the trunk's, where that is given,
-    /// or by his name or another name for him alone. `None` where it is no user of ours.
-    fn reach_of(&self, now: Now, uri: &Uri<'_>, trunk: Option<&Trunk>) -> Option<Permission> {
-        let numbers = trunk.map(|trunk| &trunk.numbers);
-        let of_user = |user: &str| {
-            let domain = self.settings.domains.first()?;
-            self.reach_of_aor(now, format!("sip:{user}@{domain}").into_bytes())
-        };
-        let number = number_of(uri);
-        let listed = numbers.zip(number.as_deref());
-        if let Some(user) = listed.and_then(|(numbers, number)| numbers.user_of(number)) {
-            return of_user(user);
+    /// Whether that is the URI of somebody's phone, as it stands in the Contact of a call, or a
+    /// gateway's own. Whoever takes over a call is asked for by it as well as by his name.
+    fn is_place_in_call(&self, now: Now, uri: &Uri<'_>) -> bool {
+        let has_number = !readings_of(uri).is_empty();
+        if !has_number && self.relay(now).leads_to_gateway(uri) {
+            return true;
         }
-        let own = self.aor_of(uri);
-        let own = own.and_then(|aor| self.reach_of_aor(now, aor));
-        // Or he gets what nobody has.
-        own.or_else(|| of_user(numbers?.to.as_deref()?))
+        let Some(user) = user_of(uri) else {
+            return false;
+        };
+        let bare = Uri {
+            headers: &[],
+            ..*uri
+        };
+        let mut found = Vec::new();
+        for domain in self.settings.domains.iter().take(STEPS_MAX.into()) {
+            let aor = format!("sip:{user}@{domain}");
+            let location = &self.shared.location;
+            location.find(aor.as_bytes(), now.unix_ms, &mut found);
+        }
+        let mut places = found.iter().filter_map(|binding| Uri::parse(&binding.uri));
+        places.any(|place| place.equals(&bare))
     }
 
-    /// The same by an address-of-record. What looks like a number is a user if he is here.
-    fn reach_of_aor(&self, now: Now, mut aor: Vec<u8>) -> Option<Permission> {
-        let settings = &self.settings;
-        for _ in 0..=RETARGETS_MAX {
-            if let Some(targets) = settings.people.alias(&aor) {
-                let [target] = &**targets else {
-                    return None;
-                };
-                let leads_to = Uri::parse(&target.uri)?;
-                aor = self.aor_of(&leads_to)?;
-                continue;
-            }
-            let uri = Uri::parse(&aor)?;
-            if let Some(person) = self.person_at(&uri) {
-                return Some(person.permission(&settings.numbers));
-            }
-            let is_user = number_of(&uri).is_none() || self.is_bound(now, &aor);
-            return is_user.then_some(settings.numbers.permission);
+    /// How far whoever has called may call himself, by his From. `None` for a stranger, who is at
+    /// no host of ours.
+    fn reach_of_caller(&self, now: Now, from: &Uri<'_>) -> Option<Permission> {
+        let general = self.settings.numbers.permission;
+        if names_nobody(from) {
+            // Where strangers are let in he may be one.
+            return (self.settings.inbound == Inbound::Trusted).then_some(general);
         }
-        None
+        // By its host alone the gate has asked for the password of its user.
+        let is_ours = from.is_sip() && self.own.is_own_host(from.host_port.host);
+        let aor = self.aor_of(from).filter(|_| is_ours);
+        let reach = aor.map(|aor| self.reach_of_aor(now, aor));
+        reach.or(is_ours.then_some(general))
+    }
+
+    /// How far whoever answers a gateway's INVITE may call.
+    fn reach_of_answerer(
+        &self,
+        now: Now,
+        request: &Message,
+        routed: &Routed,
+        trunk: Option<&Trunk>,
+    ) -> Option<Permission> {
+        if request.to_tag().is_none() {
+            let uri = routed.uri(request)?;
+            return self.reach_of_called(now, &uri, trunk, Some(request));
+        }
+        // Within a dialog the Request-URI is his contact. That he was called the gateway's own
+        // token says.
+        let to = request.to().ok()?.uri()?;
+        match routed.grant.is_some_and(|token| !token.is_callees()) {
+            true => self.reach_of_called(now, &to, None, None),
+            false => self.reach_of_caller(now, &to),
+        }
+    }
+
+    /// How far whoever was called by a URI may call: who has its number by a list of a trunk, whom
+    /// its name leads to, or who gets what nobody has. `invite` is the call, where it is at hand.
+    /// `None` for a stranger.
+    fn reach_of_called(
+        &self,
+        now: Now,
+        uri: &Uri<'_>,
+        trunk: Option<&Trunk>,
+        invite: Option<&Message>,
+    ) -> Option<Permission> {
+        let at_domain = self.trunk_at(uri.host_port.host);
+        let trunk = trunk.or(at_domain.as_deref());
+        let number = number_of(uri);
+        let by_trunk = || self.at_home(&self.user_called(trunk?, uri, invite)?);
+        let by_any = || {
+            let user = self.user_of_number(&[Some(number.as_deref()?)])?;
+            Some(user.into_bytes())
+        };
+        let own = || {
+            let aor = self.aor_of(uri)?;
+            (number.is_none() || self.is_known(now, &aor)).then_some(aor)
+        };
+        let by_name = || {
+            let aor = self.at_home(&user_of(uri)?)?;
+            (trunk.is_some() && self.is_known(now, &aor)).then_some(aor)
+        };
+        let left = || self.at_home(trunk?.numbers.to.as_deref()?);
+        let aor = by_trunk().or_else(by_any).or_else(own);
+        if let Some(aor) = aor.or_else(by_name).or_else(left) {
+            return Some(self.reach_of_aor(now, aor));
+        }
+        let is_here = || self.own.is_own_host(uri.host_port.host);
+        let is_ours = trunk.is_some() || number.is_some() || is_here();
+        is_ours.then_some(self.settings.numbers.permission)
+    }
+
+    /// How far the user of an address-of-record may call; of an alias the least of what those may
+    /// who are users. Of whom nothing is written, or nothing is known, that is what all may.
+    fn reach_of_aor(&self, now: Now, aor: Vec<u8>) -> Permission {
+        let settings = &self.settings;
+        let mut least = None;
+        let mut names = vec![aor];
+        for _ in 0..STEPS_MAX {
+            let Some(name) = names.pop() else {
+                break;
+            };
+            if let Some(targets) = settings.people.alias(&name) {
+                let uris = targets.iter().filter_map(|target| Uri::parse(&target.uri));
+                names.extend(uris.filter_map(|uri| self.aor_of(&uri)));
+            } else if let Some(reach) = self.reach_of_user(now, &name) {
+                least = Some(least.map_or(reach, |least: Permission| least.min(reach)));
+            }
+        }
+        least.unwrap_or(settings.numbers.permission)
+    }
+
+    /// The same of one that is no alias. What looks like a number is a user if he is here.
+    fn reach_of_user(&self, now: Now, aor: &[u8]) -> Option<Permission> {
+        let rules = &self.settings.numbers;
+        let uri = Uri::parse(aor)?;
+        if let Some(person) = self.person_at(&uri) {
+            return Some(person.permission(rules));
+        }
+        let is_user = number_of(&uri).is_none() || self.is_bound(now, aor);
+        is_user.then_some(rules.permission)
+    }
+
+    /// Whether there is an alias or a user of that address-of-record.
+    fn is_known(&self, now: Now, aor: &[u8]) -> bool {
+        let is_person = || Uri::parse(aor).is_some_and(|uri| self.person_at(&uri).is_some());
+        self.settings.people.alias(aor).is_some() || self.is_bound(now, aor) || is_person()
+    }
+
+    /// The address-of-record of a name at our first domain.
+    fn at_home(&self, user: &str) -> Option<Vec<u8>> {
+        let domain = self.settings.domains.first()?;
+        Some(format!("sip:{user}@{domain}").into_bytes())
     }
 
     /// The trunk at whose domain somebody is.

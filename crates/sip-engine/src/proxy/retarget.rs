@@ -289,7 +289,7 @@ impl Shard {
     /// The user of ours who has a number by the list of a trunk. A call that is forwarded to it
     /// stays here: by the provider it would come back as another call, and nobody could tell that it
     /// goes in a circle.
-    fn user_of_number(&self, spellings: &[Option<&str>]) -> Option<String> {
+    pub(super) fn user_of_number(&self, spellings: &[Option<&str>]) -> Option<String> {
         let domain = self.settings.domains.first()?;
         let groups = self.settings.routes.groups.iter();
         let mut trunks = groups.filter_map(|group| group.trunk.as_ref());

@@ -71,13 +71,8 @@ impl Shard {
         };
         let is_number = numbers.plan.read_inbound(&user).is_some();
         called.push(user);
-        let known = called.iter().find_map(|number| numbers.user_of(number));
-        // An alias is as good as the list.
-        let alias = match known {
-            None => self.alias_of(numbers, &called),
-            Some(_) => None,
-        };
-        let known = known.or(alias.as_deref());
+        let listed = self.listed_user(numbers, &called);
+        let known = listed.as_deref();
         // Nobody else is called in the place of whom the hook has named, whoever gets what nobody has.
         if known.is_none() && is_named {
             return Called::UsualBy(trunk);
@@ -96,6 +91,28 @@ impl Shard {
             None => Targets::Answer(Outcome::NobodysNumber),
         };
         Called::Targets(targets, trunk)
+    }
+
+    /// The user or alias of ours that a provider has called by a trunk, by its name: as the URI
+    /// says or, where that is the registered contact, what the call names beside it.
+    pub(crate) fn user_called(
+        &self,
+        trunk: &Trunk,
+        uri: &Uri<'_>,
+        invite: Option<&Message>,
+    ) -> Option<String> {
+        let user = user_of(uri)?;
+        let invite = invite.filter(|_| is_account(trunk, &user));
+        let mut called = invite.map(named).unwrap_or_default();
+        called.push(user);
+        self.listed_user(&trunk.numbers, &called)
+    }
+
+    /// The user who has one of these numbers by a trunk's list. An alias is as good as the list.
+    fn listed_user(&self, numbers: &Numbers, called: &[String]) -> Option<String> {
+        let listed = called.iter().find_map(|number| numbers.user_of(number));
+        let listed = listed.map(str::to_owned);
+        listed.or_else(|| self.alias_of(numbers, called))
     }
 
     /// The first of these numbers that is an alias, as it is written there.
@@ -145,7 +162,7 @@ impl Shard {
 
 /// Which of its trunks a provider calls by, and whether it calls the registered contact.
 fn chosen(trunks: &[Arc<Trunk>], user: &str, request: &Message) -> Option<(Arc<Trunk>, bool)> {
-    let is_contact = |trunk: &&Arc<Trunk>| !trunk.account.is_empty() && *trunk.account == *user;
+    let is_contact = |trunk: &&Arc<Trunk>| is_account(trunk, user);
     if let Some(trunk) = trunks.iter().find(is_contact) {
         return Some((Arc::clone(trunk), true));
     }
@@ -155,6 +172,11 @@ fn chosen(trunks: &[Arc<Trunk>], user: &str, request: &Message) -> Option<(Arc<T
     };
     let first = trunks.iter().find(has_number).or(trunks.first())?;
     Some((Arc::clone(first), false))
+}
+
+/// Whether a name is that of a trunk's account, which is the user of the registered contact.
+fn is_account(trunk: &Trunk, user: &str) -> bool {
+    !trunk.account.is_empty() && *trunk.account == *user
 }
 
 /// The numbers that a request names beside its Request-URI: in P-Called-Party-ID (RFC 7315 4.2)

@@ -146,7 +146,7 @@ pub(super) fn in_e164(trunk: &Trunk, number: &str) -> String {
 }
 
 /// A user's name, unescaped.
-pub(super) fn user_of(uri: &Uri<'_>) -> Option<String> {
+pub(crate) fn user_of(uri: &Uri<'_>) -> Option<String> {
     uri.user?;
     let mut user = Vec::new();
     uri.write_user(&mut user);

@@ -295,16 +295,29 @@ fn the_phones_requests_of_a_call_from_outside_are_counted_and_challenged() {
     }
 }
 
-/// A provider calls alice, who has this permission, at her phone; what that phone is sent.
-fn called(permission: Permission) -> (House, Request, Sent) {
+/// A provider calls alice, who has this permission, at her phone by that URI; what that phone is
+/// sent.
+fn called_at(permission: Permission, uri: &str) -> (House, Request, Sent) {
     let book = book().permission("alice", permission);
     let mut house = house_with(book, trunk(), |_| {});
     house.phone("alice", 11);
+    house.phone("102", 10);
     let to = "<sip:+4930101@provider.example>";
-    let invite = call_in("sip:+4930101@192.0.2.1", to, UDP);
+    let invite = call_in(uri, to, UDP);
     let mut sent = receive(&mut house.bed, &invite, UDP);
     sent.retain(|sent| sent.status() == 0);
     (house, invite, only(sent))
+}
+
+fn called(permission: Permission) -> (House, Request, Sent) {
+    called_at(permission, "sip:+4930101@192.0.2.1")
+}
+
+/// What a provider is told of a phone's 302.
+fn moved(house: &mut House, copy: &Sent, contacts: &str) -> Vec<Sent> {
+    let more = format!("Contact: {contacts}\r\n");
+    let moved = response(copy, 302, "b", &more);
+    out(house.bed.receive(&answering(copy), &moved))
 }
 
 #[test]
@@ -317,47 +330,123 @@ fn a_phones_3xx_shows_a_provider_nothing_that_its_user_may_not_call() {
         (Permission::Internal, "<sip:bob@example.org>", 302),
         (
             Permission::Internal,
+            "<sip:bob@example.org;maddr=203.0.113.77>",
+            480,
+        ),
+        (
+            Permission::Internal,
             "<sip:bob@example.org>;q=1, <tel:+4930777>;q=0.5",
             480,
         ),
     ] {
-        let (mut house, _, copy) = called(permission);
-        let more = format!("Contact: {contacts}\r\n");
-        let moved = response(&copy, 302, "b", &more);
-        let told = only(out(house.bed.receive(&answering(&copy), &moved)));
-        assert_eq!(told.status(), status, "{permission:?} {contacts}");
-        let is_shown = told.header(HeaderName::Contact).is_some();
-        assert_eq!(is_shown, status == 302, "{}", told.text);
-        if !is_shown {
-            house.saw(Reason::ForwardRefused);
+        // By her number, and by the contact that is registered with the provider.
+        for uri in ["sip:+4930101@192.0.2.1", "sip:4930100@192.0.2.1"] {
+            let (mut house, _, copy) = called_at(permission, uri);
+            let told = only(moved(&mut house, &copy, contacts));
+            assert_eq!(told.status(), status, "{permission:?} {contacts} {uri}");
+            let is_shown = told.header(HeaderName::Contact).is_some();
+            assert_eq!(is_shown, status == 302, "{}", told.text);
+            if !is_shown {
+                house.saw(Reason::ForwardRefused);
+            }
         }
     }
 }
 
 #[test]
+fn a_3xx_of_several_who_were_called_goes_as_far_as_the_least_of_them_may_call() {
+    for (contact, is_shown) in [("<tel:+4930555>", true), ("<tel:+1900555>", false)] {
+        let both = [
+            ("sip:alice@example.org", 1_000),
+            ("sip:bob@example.org", 1_000),
+        ];
+        let book = book()
+            .permission("alice", Permission::National)
+            .permission("bob", Permission::Premium)
+            .alias("+4930777", &both);
+        let mut house = house_with(book, trunk(), |_| {});
+        house.phone("alice", 11);
+        let invite = call_in("sip:+4930777@192.0.2.1", "<sip:x@provider.example>", UDP);
+        let mut sent = receive(&mut house.bed, &invite, UDP);
+        sent.retain(|sent| sent.status() == 0);
+        let (first, second) = (&sent[0], &sent[1]);
+        assert_eq!(sent.len(), 2);
+        assert!(moved(&mut house, first, contact).is_empty());
+        let busy = response(second, 486, "c", "");
+        let told = only(out(house.bed.receive(&answering(second), &busy)));
+        let shown = told.header(HeaderName::Contact);
+        assert_eq!(shown.is_some(), is_shown, "{contact}");
+    }
+}
+
+#[test]
+fn where_nobody_is_asked_who_he_is_a_3xx_is_judged_as_little_as_a_call() {
+    let book = book().permission("alice", Permission::Internal);
+    let mut house = house_with(book, trunk(), |settings| settings.authenticate = None);
+    house.phone("alice", 11);
+    let to = "<sip:+4930101@provider.example>";
+    let invite = call_in("sip:+4930101@192.0.2.1", to, UDP);
+    let mut sent = receive(&mut house.bed, &invite, UDP);
+    sent.retain(|sent| sent.status() == 0);
+    let told = only(moved(&mut house, &only(sent), "<tel:+1900555>"));
+    assert_eq!(told.status(), 302);
+}
+
+/// A phone's REFER within the call that it was sent: 0 where the provider gets it.
+fn referred(house: &mut House, call: (&Request, &Sent), target: &str) -> u16 {
+    let (invite, copy) = call;
+    let uri = format!("sip:gw@{PROVIDER};transport={}", UDP.uri_param());
+    let mut refer = request("REFER", &uri, UDP).with(&format!("Refer-To: {target}\r\n"));
+    refer.from = copy.header(HeaderName::To).unwrap() + ";tag=b";
+    refer.to = invite.from.clone();
+    refer.call_id = invite.call_id.clone();
+    for route in copy.all(HeaderName::RecordRoute) {
+        refer = refer.with(&format!("Route: {route}\r\n"));
+    }
+    let sent = only(house.bed.receive(&answering(copy), &refer.text()));
+    if sent.status() == 0 {
+        assert_eq!(sent.to.remote.to_string(), PROVIDER, "{target}");
+    }
+    sent.status()
+}
+
+#[test]
 fn whom_a_provider_has_called_refers_it_as_far_as_he_may_call() {
-    let (mut house, invite, copy) = called(Permission::National);
-    let contact = format!("Contact: <{}>\r\n", copy.uri());
-    let ok = response(&copy, 200, "b", &contact);
-    house.bed.receive(&answering(&copy), &ok);
-    for (target, is_let_out) in [
-        ("<tel:+4930777>", true),
-        ("<sip:bob@example.org>", true),
-        ("<tel:+1900555>", false),
-        ("<sip:0900123@provider.example>", false),
+    use Permission::*;
+    for (permission, targets) in [
+        (
+            National,
+            &[
+                ("<tel:+4930777>", 0),
+                ("<sip:bob@example.org>", 0),
+                ("<tel:+1900555>", 403),
+                ("<sip:0900123@provider.example>", 403),
+            ][..],
+        ),
+        (
+            Internal,
+            &[
+                // A user of ours by a number, and a number that is nobody's.
+                ("<sip:102@example.org>", 0),
+                ("<sip:103@example.org>", 403),
+                ("<tel:+4930777>", 403),
+                ("<sip:bob@example.org;maddr=203.0.113.77>", 403),
+                // The end of an attended transfer, by the contact that a phone or the gateway shows.
+                ("<sip:bob@203.0.113.12:5060?Replaces=x>", 0),
+                ("<sip:bob@203.0.113.12:5060>", 403),
+                ("<sip:bob@203.0.113.77:5060?Replaces=x>", 403),
+                ("<sip:gw@203.0.113.8:5070?Replaces=x>", 0),
+                ("<sip:+4930777@203.0.113.8:5070?Replaces=x>", 403),
+            ],
+        ),
     ] {
-        let uri = format!("sip:gw@{PROVIDER};transport={}", UDP.uri_param());
-        let mut refer = request("REFER", &uri, UDP).with(&format!("Refer-To: {target}\r\n"));
-        refer.from = copy.header(HeaderName::To).unwrap() + ";tag=b";
-        refer.to = invite.from.clone();
-        refer.call_id = invite.call_id.clone();
-        for route in copy.all(HeaderName::RecordRoute) {
-            refer = refer.with(&format!("Route: {route}\r\n"));
-        }
-        let sent = only(house.bed.receive(&answering(&copy), &refer.text()));
-        match is_let_out {
-            true => assert_eq!(sent.to.remote.to_string(), PROVIDER, "{target}"),
-            false => assert_eq!(sent.status(), 403, "{target}"),
+        let (mut house, invite, copy) = called(permission);
+        let contact = format!("Contact: <{}>\r\n", copy.uri());
+        let ok = response(&copy, 200, "b", &contact);
+        house.bed.receive(&answering(&copy), &ok);
+        for (target, status) in targets {
+            let said = referred(&mut house, (&invite, &copy), target);
+            assert_eq!(said, *status, "{permission:?} {target}");
         }
     }
 }
