@@ -19,8 +19,8 @@ use crate::clock::{Clock, NS_PER_MS};
 use crate::settings::{Called, Settings};
 use crate::smime::Smime;
 use crate::tls::{Client, Tls};
-pub use outcome::{Failed, Leaked, Progress, Ran};
 use outcome::CALLED_THREAD;
+pub use outcome::{Failed, Leaked, Progress, Ran};
 use running::Running;
 use sockets::{Shares, net_config, target};
 

@@ -31,7 +31,10 @@ pub fn merge(runs: &[PriceRecord]) -> Result<PriceRecord, Error> {
     }
     let mut numbered = runs.iter().enumerate();
     if numbered.any(|(nth, run)| runs.iter().take(nth).any(|earlier| earlier == run)) {
-        return Err(Error::new("two of the runs are the same", "name each run once"));
+        return Err(Error::new(
+            "two of the runs are the same",
+            "name each run once",
+        ));
     }
     if others.is_empty() {
         return Ok(first.clone());
@@ -221,7 +224,9 @@ mod tests {
     fn what_one_run_lacks_is_left_out_and_named() {
         let whys = |merged: &PriceRecord| -> Vec<String> {
             let missed = merged.missed.iter();
-            missed.map(|it| format!("{}: {}", it.name, it.why)).collect()
+            missed
+                .map(|it| format!("{}: {}", it.name, it.why))
+                .collect()
         };
         for runs in [
             [run("a", &[1.0, 2.0]), run("a", &[1.0])],

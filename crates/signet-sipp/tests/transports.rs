@@ -228,7 +228,9 @@ fn calls_fall_due_once_the_connection_of_all_is_up() {
         heard.extend_from_slice(&bytes[..len]);
     }
     let due = 100.0 * last.elapsed().as_secs_f64() + 1.0;
-    let begun = String::from_utf8_lossy(&heard).matches("INVITE sip:").count();
+    let begun = String::from_utf8_lossy(&heard)
+        .matches("INVITE sip:")
+        .count();
     assert!(begun as f64 <= due, "{begun} of {due}");
 }
 

@@ -28,7 +28,10 @@ pub(super) fn steady(result: &RunResult, config: &CompareConfig) -> Vec<Second> 
     };
     let sent = until(end_s);
     // Calls that are held for longer than arrivals were due end afterwards alone.
-    match sent.iter().any(|second| second.succeeded + second.failed > 0) {
+    match sent
+        .iter()
+        .any(|second| second.succeeded + second.failed > 0)
+    {
         true => sent,
         false => until(last_s),
     }

@@ -20,7 +20,9 @@ impl FromStr for Address {
         let is_host = |host: &str| {
             !host.is_empty()
                 && !host.starts_with('-')
-                && host.bytes().all(|b| b.is_ascii_graphic() && !b"/#".contains(&b))
+                && host
+                    .bytes()
+                    .all(|b| b.is_ascii_graphic() && !b"/#".contains(&b))
         };
         if let Some(host) = text.strip_prefix("ssh:") {
             return is_host(host)

@@ -255,7 +255,10 @@ impl Config {
             policy: all.policy(),
             suites: written(all.suites.as_deref()),
             groups: written(all.groups.as_deref()),
-            in_force: (written(all.suites.as_deref()), written(all.groups.as_deref())),
+            in_force: (
+                written(all.suites.as_deref()),
+                written(all.groups.as_deref()),
+            ),
         };
         let peers = all.peer.iter().enumerate().map(|(nth, peer)| {
             // As for what it is offered.
@@ -463,11 +466,7 @@ impl Beside<'_> {
 }
 
 /// The least that one of a list costs, or one of all where there is no list.
-fn cheapest(
-    listed: &[&str],
-    all: &[&str],
-    cost_ns: impl Fn(&str) -> Option<f64>,
-) -> Option<f64> {
+fn cheapest(listed: &[&str], all: &[&str], cost_ns: impl Fn(&str) -> Option<f64>) -> Option<f64> {
     let names = if listed.is_empty() { all } else { listed };
     let costs = names.iter().copied().filter_map(cost_ns);
     costs.min_by(f64::total_cmp)

@@ -144,7 +144,9 @@ fn a_port_in_from_makes_nobody_another() {
             "From: <sip:+4930333@provider.example>;tag=a",
         ),
     ] {
-        let book = book().person("alice", |person| person.caller_id = caller_id.map(Into::into));
+        let book = book().person("alice", |person| {
+            person.caller_id = caller_id.map(Into::into)
+        });
         let mut house = house_with(book, with_identity(identity), |_| {});
         let request = house.request("INVITE", from, OUTSIDE, UDP);
         let (_, sent) = house.signed(&alice(UDP), "alice", request);

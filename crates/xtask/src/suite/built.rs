@@ -52,7 +52,11 @@ pub(super) fn cargo(root: &Path, what: What) -> Command {
     if what.is_linted {
         // Of the same compiler; else the one that the shell would find.
         let beside = cargo.with_file_name("clippy-driver");
-        let driver = if beside.is_file() { beside } else { "clippy-driver".into() };
+        let driver = if beside.is_file() {
+            beside
+        } else {
+            "clippy-driver".into()
+        };
         command.env("RUSTC_WORKSPACE_WRAPPER", driver);
     }
     command
@@ -61,7 +65,11 @@ pub(super) fn cargo(root: &Path, what: What) -> Command {
 /// What cargo is asked to build, one command after the other.
 fn asked(what: What) -> Vec<Vec<&'static str>> {
     if !what.is_legacy {
-        let all = if what.is_linted { &["--all-targets"][..] } else { &[] };
+        let all = if what.is_linted {
+            &["--all-targets"][..]
+        } else {
+            &[]
+        };
         return vec![[&["--workspace"], all].concat()];
     }
     // What others need is built once: features are those of all, and OpenSSL has one profile. Of
@@ -99,7 +107,13 @@ pub(super) fn build(root: &Path, what: What) -> Result<Vec<Program>, String> {
 
 fn build_one(root: &Path, what: What, words: &[&str]) -> Result<Vec<Program>, String> {
     let output = cargo(root, what)
-        .args(["test", "--profile", "test", "--no-run", "--message-format=json"])
+        .args([
+            "test",
+            "--profile",
+            "test",
+            "--no-run",
+            "--message-format=json",
+        ])
         .args(words)
         .stderr(Stdio::inherit())
         .output()
