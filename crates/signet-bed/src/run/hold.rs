@@ -41,6 +41,8 @@ pub(super) struct Apart {
 /// How late the load may be before all of its figures are doubted. CPU time and counts of a
 /// stretch of seconds do not suffer from what moves by less than that.
 const LATE_AT_ALL_MS_MAX: f64 = 100.0;
+/// The share of sessions that may be refused where callers would resume them.
+const REFUSED_MAX: f64 = 0.1;
 /// The doubt that has the lateness in milliseconds as its figure. Delays are taken from the time
 /// at which each call was due, and so hold the lateness of the load itself: how much of it they
 /// bear the load weighs against what was measured.
@@ -150,6 +152,9 @@ pub(super) fn drive(
     weighs_in: Duration,
     apart: Option<(&Apart, u64)>,
 ) -> Result<Driven, String> {
+    let mut spoken = setting.clone();
+    spoken.security.resumption = driver.resumption(setting.security.resumption);
+    let setting = &spoken;
     let mut scene = bed.scene(driver, setting)?;
     let stage = bed.stage(setting);
     let to = scene.server.address.ok_or("the server listens nowhere")?;
@@ -300,7 +305,21 @@ pub(super) fn doubts(told: &Told) -> Vec<String> {
     doubts
         .filter(|doubt| doubt.name != LATE || doubt.figure > LATE_AT_ALL_MS_MAX)
         .map(|doubt| doubt.sentence.clone())
+        .chain(refused(told))
         .collect()
+}
+
+/// That sessions which callers would resume were mostly or often begun anew.
+fn refused(told: &Told) -> Option<String> {
+    let handshakes = &told.result.handshakes;
+    let refused = handshakes.resumption_refused;
+    let offered = handshakes.resumed + refused;
+    (refused as f64 > REFUSED_MAX * offered as f64).then(|| {
+        format!(
+            "Of {offered} sessions that were offered the server has refused {refused}: what each \
+             took is not what a resumed handshake costs."
+        )
+    })
 }
 
 /// Lateness that moves delays and nothing else.
@@ -411,6 +430,12 @@ mod tests {
             assert_eq!(doubts(&told), ["own cpu 0.95"], "{figure}");
             assert_eq!(late(&told), Some(format!("behind schedule {figure}")));
         }
+        let mut refusing = with(&[]);
+        refusing.result.handshakes.resumed = 90;
+        refusing.result.handshakes.resumption_refused = 10;
+        assert!(doubts(&refusing).is_empty());
+        refusing.result.handshakes.resumption_refused = 11;
+        assert!(doubts(&refusing)[0].contains("refused 11"));
         let told = with(&[("behind schedule", 101.0)]);
         assert_eq!(doubts(&told), ["behind schedule 101"]);
         assert_eq!(late(&told), None);

@@ -25,7 +25,7 @@ pub use signet::{NUMBER, Signet};
 pub use stage::{Ports, Server, Site, Stage, page, tail};
 
 use crate::Error;
-use crate::experiment::Setting;
+use crate::experiment::{Resumption, Setting};
 
 /// What a driver cannot do, and what to do about it; each without a full stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +103,11 @@ pub trait Driver: std::fmt::Debug {
     /// # Errors
     /// Why it does not run, with what it said.
     fn start(&self, stage: &Stage<'_>, setting: &Setting) -> Result<Server, String>;
+
+    /// How callers resume sessions with it where a case would have it so.
+    fn resumption(&self, wanted: Resumption) -> Resumption {
+        wanted
+    }
 
     /// Whether the bed starts and ends it, and so whether its ports must be free.
     fn is_started(&self) -> bool {
