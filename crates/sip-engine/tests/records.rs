@@ -973,7 +973,8 @@ fn of_two_who_hang_up_at_once_the_one_who_is_answered_ends_the_record() {
     bye.from = "<sip:alice@example.org>;tag=a".into();
     only(bed.receive(&alice(UDP), &bye.text()));
     // The other side's crosses hers, which nobody answers.
-    let bye = of_callee("BYE", &first, "Reason: Q.850;cause=16\r\n");
+    let mut bye = of_callee("BYE", &first, "Reason: Q.850;cause=16\r\n");
+    bye.to = "<sip:alice@example.org>;tag=a".into();
     let bye = only(bed.receive(&answering(&first), &bye.text()));
     answer(&mut bed, &bye, 200, "");
     let record = record(&mut bed);

@@ -579,7 +579,7 @@ mod tests {
             "{warnings:?}"
         );
         // Also where both lists leave nothing to choose.
-        let suites = "suites = [\"TLS_CHACHA20_POLY1305_SHA256\"]\n";
+        let suites = "versions = [\"1.3\"]\nsuites = [\"TLS_CHACHA20_POLY1305_SHA256\"]\n";
         let config = from_file(temp.path(), &format!("{text}{suites}")).unwrap();
         let warnings = config.warnings();
         assert!(
