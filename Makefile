@@ -42,10 +42,10 @@ lint: format clippy deny
 format:
 	$(CARGO) fmt --all -- --check
 
-# The lints alone, sooner than a build. `make test` has them where it builds
-# (docs/decisions/0244-tests-are-built-with-lints.md).
+# The lints alone, sooner than a build, with the second TLS engine. `make test` has them where it
+# builds (docs/decisions/0244-tests-are-built-with-lints.md).
 clippy: tools-build
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --profile test --workspace --features ipsec/legacy-tls,signet/legacy-tls,sip-net/legacy-tls --all-targets -- -D warnings
 
 deny: tools-build
 	scripts/tools cargo-deny

@@ -140,9 +140,10 @@ impl Comparison {
 
 /// Compares B with A.
 pub fn compare(a: &RunResult, b: &RunResult, config: &CompareConfig) -> Comparison {
+    let (of_a, of_b) = figures::steady(a, b, config);
     let noise = Noise {
-        a: figures::steady(a, config),
-        b: figures::steady(b, config),
+        a: of_a,
+        b: of_b,
         config,
     };
     let mut rows = figures::by_second(&noise);

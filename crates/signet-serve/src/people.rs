@@ -70,7 +70,7 @@ pub(crate) fn read(
                 row.realm
             );
         }
-        directory.add_person(person_of(row, rules, hosts));
+        directory.add_person(person_of(row, rules, hosts), rules);
     }
     Ok(directory)
 }

@@ -135,6 +135,8 @@ pub struct Directory {
     aliases: HashMap<Box<[u8]>, Arc<[AliasTarget]>>,
     /// By name and realm, however the name is spelt.
     people: HashMap<Box<[u8]>, Arc<Person>>,
+    /// The least that one of them may call.
+    least: Option<Permission>,
 }
 
 impl Directory {
@@ -154,8 +156,10 @@ impl Directory {
         self.aliases.insert(aor.into(), targets);
     }
 
-    /// Adds a user.
-    pub fn add_person(&mut self, person: Person) {
+    /// Adds a user, with the rules by which he may call.
+    pub fn add_person(&mut self, person: Person, rules: &NumberRules) {
+        let reach = person.permission(rules);
+        self.least = Some(self.least.map_or(reach, |least| least.min(reach)));
         let key = key_of(&person.name, &person.realm);
         self.people.insert(key.into_boxed_slice(), Arc::new(person));
     }
@@ -163,6 +167,14 @@ impl Directory {
     /// Whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
         self.aliases.is_empty() && self.people.is_empty()
+    }
+
+    /// How far somebody may call of whom only that is known that he is one of ours: no farther
+    /// than any of whom there is anything to say, but as far as a stranger.
+    pub(crate) fn least(&self, rules: &NumberRules) -> Permission {
+        let general = rules.permission;
+        let least = self.least.map_or(general, |least| least.min(general));
+        least.max(Permission::Internal)
     }
 
     /// Where an alias leads, by its address-of-record.
@@ -217,7 +229,8 @@ mod tests {
     fn another_spelling_is_the_same_person_and_another_realm_is_not() {
         let mut directory = Directory::default();
         assert!(directory.person(b"alice", "example.org").is_none());
-        directory.add_person(person("Alice", Some(Permission::None), None));
+        let rules = NumberRules::default();
+        directory.add_person(person("Alice", Some(Permission::None), None), &rules);
         for name in ["alice", "ALICE", " alice "] {
             assert!(directory.person(name.as_bytes(), "example.org").is_some());
         }

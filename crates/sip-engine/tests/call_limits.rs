@@ -306,6 +306,32 @@ fn another_number_by_the_same_gateway_has_a_record_of_its_own() {
         house.bed.records.clear();
     }
     assert_eq!(house.bed.shard.open_call_records(), 1);
+    assert_eq!(house.bed.shard.counters().call_records_unfollowed, 0);
+}
+
+#[test]
+fn another_number_by_the_same_gateway_takes_a_place_and_a_phone_that_has_moved_one_alone() {
+    for is_recorded in [false, true] {
+        let book = || book().person("alice", |person| person.calls_max = Some(2));
+        let recorded = |settings: &mut Settings| settings.records.is_on = is_recorded;
+        let mut house = House::with(book(), recorded);
+        let (invite, sent) = house.call_over(UDP, "alice", NUMBER);
+        house.answer(&sent[0], 200);
+        let copy = by_names(&mut house, "INVITE", "sip:030124@example.org", &invite, 2);
+        house.answer(&copy, 200);
+        assert_eq!(house.counted("alice"), 2);
+        assert_eq!(status(house.call("alice", NUMBER)), 486);
+
+        let mut house = House::with(book(), recorded);
+        let far = |at: &str| format!("sip:dave@203.0.113.{at}");
+        let (invite, sent) = house.call_over(UDP, "alice", &far("50:5060"));
+        house.answer(&sent[0], 200);
+        for (cseq, at, counted) in [(2, "50:5070", 1), (3, "51:5060", 2)] {
+            let copy = by_names(&mut house, "INVITE", &far(at), &invite, cseq);
+            house.answer(&copy, 200);
+            assert_eq!(house.counted("alice"), counted, "{at}");
+        }
+    }
 }
 
 #[test]

@@ -344,18 +344,20 @@ fn who_is_of_this_house_refers_a_gateway_as_far_as_all_may_where_nothing_is_writ
 }
 
 #[test]
-fn who_hides_refers_a_gateway_as_all_may_where_no_stranger_is_let_in() {
+fn who_hides_refers_a_gateway_to_users_of_ours_alone() {
     use sip_engine::settings::Inbound;
-    for (inbound, status) in [(Inbound::Trusted, 0), (Inbound::Anyone, 403)] {
+    for inbound in [Inbound::Trusted, Inbound::Anyone] {
         let mut house = House::with(book_of_all(), |settings| settings.inbound = inbound);
         let hidden = "sip:anonymous@anonymous.invalid";
         let request = house.request("INVITE", hidden, "sip:030123@example.org", UDP);
         let (invite, mut sent) = house.signed(&alice(UDP), "national", request);
         sent.retain(|sent| sent.status() != 100);
         let ok = only(house.answer(&only(sent), 200));
-        let lines = "Refer-To: <tel:+4930777>\r\n";
-        let said = referred(&mut house, &alice(UDP), (&invite, &ok), lines);
-        assert_eq!(said, status, "{inbound:?}");
+        for (target, status) in [("<tel:+4930777>", 403), ("<sip:bob@example.org>", 0)] {
+            let lines = format!("Refer-To: {target}\r\n");
+            let said = referred(&mut house, &alice(UDP), (&invite, &ok), &lines);
+            assert_eq!(said, status, "{inbound:?} {target}");
+        }
     }
 }
 

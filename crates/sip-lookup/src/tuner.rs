@@ -448,7 +448,12 @@ impl Tuner {
         let target_us = self.tuning.delay_target_us as f64;
         let time_us = period.last_us.saturating_sub(period.first_us) as f64;
         let (statements, rows) = (period.statements - 1.0, period.rows - period.first_rows);
-        if statements < STATEMENTS_MIN || time_us < PERIOD_US as f64 / 4.0 {
+        if statements < STATEMENTS_MIN {
+            // So few say of no queue, and of fewer in flight there would be fewer still.
+            self.stretch = (self.stretch * 0.9).max(1.0);
+            return self.begin_period(now_us);
+        }
+        if time_us < PERIOD_US as f64 / 4.0 {
             return self.begin_period(now_us);
         }
         let per_us = statements / time_us;

@@ -12,28 +12,30 @@ const VALUES_MAX: usize = 1_000;
 /// Fewest calls of which a percentile is compared.
 const CALLS_MIN: u64 = 100;
 
-/// The seconds without warm-up and without the last, which is seldom whole. Where the time in
-/// which arrivals were due is known, only its whole seconds, if anything ended in them: what the
-/// last calls take to end is no load.
-pub(super) fn steady(result: &RunResult, config: &CompareConfig) -> Vec<Second> {
-    let last_s = result.series.last().map_or(0, |second| second.at_s);
-    let end_s = match result.health.sending_ns {
-        0 => last_s,
-        sending_ns => last_s.min(sending_ns / 1_000_000_000),
-    };
-    let until = |end_s: u64| -> Vec<Second> {
+/// The seconds of both runs without warm-up and without the last, which is seldom whole. Where the
+/// time in which arrivals were due is known, only its whole seconds: what the last calls take to
+/// end is no load. Calls that are held for longer than arrivals were due end afterwards alone: if
+/// one of the runs is so, all seconds of both count.
+pub(super) fn steady(
+    a: &RunResult,
+    b: &RunResult,
+    config: &CompareConfig,
+) -> (Vec<Second>, Vec<Second>) {
+    let until = |result: &RunResult, end_s: u64| -> Vec<Second> {
         let seconds = result.series.iter();
         let is_kept = |second: &&Second| (config.warm_up_s..end_s).contains(&second.at_s);
         seconds.filter(is_kept).copied().collect()
     };
-    let sent = until(end_s);
-    // Calls that are held for longer than arrivals were due end afterwards alone.
-    match sent
-        .iter()
-        .any(|second| second.succeeded + second.failed > 0)
-    {
-        true => sent,
-        false => until(last_s),
+    let last_s = |result: &RunResult| result.series.last().map_or(0, |second| second.at_s);
+    let sent = |result: &RunResult| match result.health.sending_ns {
+        0 => until(result, last_s(result)),
+        sending_ns => until(result, last_s(result).min(sending_ns / 1_000_000_000)),
+    };
+    let has_ended = |seconds: &[Second]| seconds.iter().any(|second| second.succeeded > 0);
+    let both = (sent(a), sent(b));
+    match has_ended(&both.0) && has_ended(&both.1) {
+        true => both,
+        false => (until(a, last_s(a)), until(b, last_s(b))),
     }
 }
 

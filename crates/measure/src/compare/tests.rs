@@ -447,6 +447,37 @@ fn the_seconds_after_the_last_arrival_are_no_load() {
     assert!(comparison.row("failed of all").unwrap().b > 0.0);
 }
 
+/// Whether or not one failed before the others ended.
+#[test]
+fn calls_that_end_after_the_last_arrival_alone_are_compared_by_when_they_end() {
+    let held = |seed: u64, failed: u64| {
+        let mut result = run(seed, 30, 20_000.0, 0.01, 0.0);
+        result.health.sending_ns = 30_000_000_000;
+        for second in &mut result.series {
+            second.at_s += 60;
+        }
+        for at_s in (0..60).rev() {
+            let second = Second {
+                at_s,
+                failed: if at_s == 5 { failed } else { 0 },
+                ..Second::default()
+            };
+            result.series.insert(0, second);
+        }
+        result
+    };
+    for (of_a, of_b) in [(0, 0), (1, 0), (1, 1)] {
+        let (a, b) = (held(1, of_a), held(2, of_b));
+        let comparison = compare(&a, &b, &CompareConfig::default());
+        for name in ["rate", "failed"] {
+            let row = comparison.row(name).unwrap();
+            assert_ne!(row.verdict, Verdict::Worse, "{of_a} {of_b} {row:?}");
+        }
+        let rate = comparison.row("rate").unwrap();
+        assert!(rate.a > 0.0 && rate.b > 0.0, "{rate:?}");
+    }
+}
+
 /// A timer that runs out after the last arrival is in no second that counts.
 #[test]
 fn what_failed_after_the_last_arrival_is_in_a_figure_of_the_whole_run() {

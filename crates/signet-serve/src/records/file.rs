@@ -41,6 +41,9 @@ pub(super) struct RecordFile {
     unsynced: Option<Instant>,
     /// Until when it grows, because it could not be given another name.
     grows_until: Option<Instant>,
+    /// Whether it begins with another line of names than what is written now has: whoever reads
+    /// it would take the fields of this version by those names.
+    has_others: bool,
 }
 
 impl RecordFile {
@@ -69,11 +72,10 @@ impl RecordFile {
             day,
             unsynced: None,
             grows_until: None,
+            has_others: false,
         };
-        // Whoever reads it would take the fields of this version by the names of another.
-        if opened.has_other_names() {
-            opened.begin_another();
-        }
+        opened.has_others = opened.has_other_names();
+        opened.rotate_if_due();
         Ok(opened)
     }
 
@@ -139,6 +141,7 @@ impl RecordFile {
         match open_at_end(&self.path, MODE) {
             Ok((file, len, is_cut)) => {
                 (self.file, self.len, self.is_cut) = (file, len, is_cut);
+                self.has_others = self.has_other_names();
             }
             Err(error) => tracing::error!(
                 "{}: cannot be opened again; the old one stays in use: {error}",
@@ -151,7 +154,7 @@ impl RecordFile {
         let is_full = self.len >= self.rotate_bytes_max;
         let is_another_day = self.rotates_daily && self.day != today();
         let may_grow = self.grows_until.is_some_and(|until| Instant::now() < until);
-        if self.len == 0 || may_grow || !(is_full || is_another_day) {
+        if self.len == 0 || may_grow || !(is_full || is_another_day || self.has_others) {
             return;
         }
         self.begin_another();

@@ -258,7 +258,15 @@ fn a_csv_file_with_other_names_is_set_aside() {
     let entries = std::fs::read_dir(temp.path()).unwrap();
     let mut all: Vec<_> = entries.map(|entry| read(&entry.unwrap().path())).collect();
     all.retain(|text| *text != now);
-    assert_eq!(all, [fewer]);
+    assert_eq!(all, [&*fewer]);
+
+    // Nor is one gone on with that somebody has put there meanwhile.
+    let mut file = open(&path, RecordFormat::Csv, 1 << 20);
+    std::fs::rename(&path, temp.path().join("moved")).unwrap();
+    std::fs::write(&path, &fewer).unwrap();
+    file.reopen();
+    file.append("4\r\n").unwrap();
+    assert_eq!(read(&path), format!("{names}4\r\n"));
 }
 
 #[test]

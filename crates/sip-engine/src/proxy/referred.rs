@@ -16,7 +16,6 @@ use super::targets::Targets;
 use crate::numbers::{Class, Permission, number_of, readings_of};
 use crate::permit::{Permit, names_nobody};
 use crate::relay::Source;
-use crate::settings::Inbound;
 use crate::token::RouteToken;
 use crate::trunk::{Trunk, user_of};
 use crate::{Now, Shard};
@@ -264,9 +263,9 @@ impl Shard {
     /// no host of ours.
     fn reach_of_caller(&self, now: Now, from: &Uri<'_>) -> Option<Permission> {
         let general = self.settings.numbers.permission;
+        // Whoever hides may be a stranger, whom a peer or a provider has brought.
         if names_nobody(from) {
-            // Where strangers are let in he may be one.
-            return (self.settings.inbound == Inbound::Trusted).then_some(general);
+            return None;
         }
         // By its host alone the gate has asked for the password of its user.
         let is_ours = from.is_sip() && self.own.is_own_host(from.host_port.host);
@@ -322,14 +321,16 @@ impl Shard {
             let aor = self.at_home(&user_of(uri)?)?;
             (trunk.is_some() && self.is_known(now, &aor)).then_some(aor)
         };
-        let left = || self.at_home(trunk?.numbers.to.as_deref()?);
+        // Where the call is at hand, whoever gets what nobody has is he.
+        let left = || self.at_home(invite.and(trunk)?.numbers.to.as_deref()?);
         let aor = by_trunk().or_else(by_any).or_else(own);
         if let Some(aor) = aor.or_else(by_name).or_else(left) {
             return Some(self.reach_of_aor(now, aor));
         }
+        // To may be of a call that was diverted to one of ours, or name the account.
         let is_here = || self.own.is_own_host(uri.host_port.host);
         let is_ours = trunk.is_some() || number.is_some() || is_here();
-        is_ours.then_some(self.settings.numbers.permission)
+        is_ours.then(|| self.settings.people.least(&self.settings.numbers))
     }
 
     /// How far the user of an address-of-record may call; of an alias the least of what those may

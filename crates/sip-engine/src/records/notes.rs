@@ -7,13 +7,14 @@ use sip_msg::header::NameAddr;
 use sip_msg::uri::Scheme;
 use sip_msg::{Message, Method, Uri};
 
-use super::open::Refresher;
+use super::open::{Refresher, Unfollowed};
 use super::{AskedTimer, CallRecord, EndedBy, Followed, Fork, Names, Why, expires_s, printable};
 use crate::calls::End;
 use crate::park::{Job, Parked};
 use crate::permit::Permit;
 use crate::proxy::cancel::CancelReason;
 use crate::proxy::context::{Candidate, Context, TargetKind};
+use crate::proxy::route::Routed;
 use crate::refusal::{Reason, StatusLine, TEXT_MAX, escaped, shown, shown_uri};
 use crate::relay::Source;
 use crate::routes::NextHop;
@@ -54,13 +55,12 @@ impl Shard {
         if !self.settings.records.is_on || request.method() != Method::Invite {
             return None;
         }
-        let is_ours = |uri: Uri<'_>| uri.scheme == Scheme::Tel || self.own.is_own_uri(&uri);
         let within = match permit {
             _ if request.to_tag().is_none() => None,
             // A tag proves nothing: with one of his own making, whoever has no token has a call
             // like any other. So he has with the names of a call, where another takes it.
             Permit::Authenticated(_) | Permit::Inbound(_) | Permit::Directed(_) => {
-                match job.routed.uri(request).is_some_and(is_ours) {
+                match self.is_routed(request, &job.routed) {
                     // Where the other side is says nothing then: another number may be behind the
                     // same gateway.
                     true => None,
@@ -78,6 +78,12 @@ impl Shard {
             is_told: within.is_none(),
             within,
         })
+    }
+
+    /// Whether a request goes to a number or a name of ours, and not to a contact.
+    fn is_routed(&self, request: &Message, routed: &Routed) -> bool {
+        let uri = routed.uri(request);
+        uri.is_some_and(|uri| uri.scheme == Scheme::Tel || self.own.is_own_uri(&uri))
     }
 
     /// Gives a call places that it keeps until its end. Where no record is made it is followed
@@ -285,21 +291,21 @@ impl Shard {
             (Some(request), _) => Names::of(request),
             (None, fork) => fork.map(Fork::names),
         };
+        let is_routed = (context.request.as_deref())
+            .is_some_and(|request| self.is_routed(request, &context.routed));
         let unseen = match sees_the_end {
-            false => Err((record, Why::NotOnPath)),
+            false => Err((record, Why::NotOnPath, false)),
             true => {
                 let lifetime_s = self.settings.proxy.dialog_token_lifetime_s;
-                let wheel = &mut self.wheel;
-                let begun =
-                    self.open_calls
-                        .begin(now, lifetime_s, record, (names, response), wheel);
-                begun.map_err(|record| (record, Why::NoRoom))
+                let (open, wheel) = (&mut self.open_calls, &mut self.wheel);
+                let call = (record, is_routed);
+                let begun = open.begin(now, lifetime_s, call, (names, response), wheel);
+                // With the names of an open call room is not what it lacks.
+                begun.map_err(|(record, why)| (record, Why::NoRoom, why == Unfollowed::NoRoom))
             }
         };
-        if let Err((mut record, why)) = unseen {
-            // With the names of an open call it may be that one, whose other side is elsewhere now.
-            let is_lost = why == Why::NoRoom && record.is_told && within.is_none();
-            self.counters.call_records_unfollowed += u64::from(is_lost);
+        if let Err((mut record, why, is_lost)) = unseen {
+            self.counters.call_records_unfollowed += u64::from(is_lost && record.is_told);
             record.why = Some(why);
             record.ended_by = why.ended_by();
             self.tell(record, out);

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::hash::Hasher;
+use std::net::IpAddr;
 
 use hashbrown::HashMap;
 use sip_msg::{HeaderName, Message, Method};
@@ -102,6 +103,18 @@ pub(crate) enum Refresher {
     Names,
 }
 
+/// Why a call that was answered is not followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unfollowed {
+    /// There is no room, or no telling which dialog it is.
+    NoRoom,
+    /// A call of its names goes on.
+    NamesTaken,
+}
+
+/// Machines of one call, beside its other side's, that have places: more have none of their own.
+const ELSEWHERE_MAX: usize = 16;
+
 /// A call that was answered.
 struct Open {
     record: Followed,
@@ -110,6 +123,8 @@ struct Open {
     /// Whether there may be another dialog of its names, with tokens of its own: whoever bears
     /// one says nothing of this call, then, unless its other side has it so.
     has_namesake: bool,
+    /// Where else it was taken by its names, with a place: it need not have another there.
+    elsewhere: Vec<IpAddr>,
     hung: Option<Hung>,
     /// The session timer by which it is over, where one counts, in seconds.
     timer_s: Option<u32>,
@@ -235,20 +250,20 @@ impl OpenCalls {
             + self.given_up.capacity() * size_of::<u64>()
     }
 
-    /// A call is answered by this 2xx: its record goes on. It is given back where there is no
-    /// room, or no telling which dialog it is. What names the dialog is the caller's, but for
-    /// the tag of who answers, who could name another's else.
+    /// A call is answered by this 2xx: its record goes on, or is given back. What names the dialog
+    /// is the caller's, but for the tag of who answers, who could name another's else. `is_routed`
+    /// where it went to a number or a name of ours, and not to a contact as within a dialog.
     pub(crate) fn begin(
         &mut self,
         now: Now,
         lifetime_s: u64,
-        mut record: Followed,
+        (mut record, is_routed): (Followed, bool),
         (names, response): (Option<Names<'_>>, &Message),
         wheel: &mut Wheel<Timer>,
-    ) -> Result<(), Followed> {
+    ) -> Result<(), (Followed, Unfollowed)> {
         let other = response.to().ok().and_then(|to| to.tag());
         let (Some(names), Some(other)) = (names, other) else {
-            return Err(record);
+            return Err((record, Unfollowed::NoRoom));
         };
         let tag = names.caller_tag;
         let id = self.id_of(names.call_id, tag, other);
@@ -259,20 +274,28 @@ impl OpenCalls {
                 false => EndedBy::Callee,
             };
             // Its end is not waited for: its places are given back with those of the first. Else
-            // whoever has none left would call on by the names of a call that has one.
-            if open.other_end(side) != record.callee_end {
+            // whoever has none left would call on by the names of a call that has one. Who is asked
+            // anew in the same call, on another port or where he has moved to, takes no second one.
+            let ip = |end: Option<End>| end.map(|(_, at)| at.ip());
+            let there = ip(record.callee_end);
+            let is_moved = there != ip(open.other_end(side))
+                && there.is_some_and(|ip| !open.elsewhere.contains(&ip))
+                && open.elsewhere.len() < ELSEWHERE_MAX;
+            if is_routed || is_moved {
+                open.elsewhere.extend(there.filter(|_| is_moved));
                 open.record.add(std::mem::take(&mut record.places));
             }
-            return Err(record);
+            return Err((record, Unfollowed::NamesTaken));
         }
         if self.entries.len() >= OPEN_MAX {
-            return Err(record);
+            return Err((record, Unfollowed::NoRoom));
         }
         let agreed_s = record.session_expires_s;
         let mut open = Box::new(Open {
             record,
             caller_tag: tag.into(),
             has_namesake: false,
+            elsewhere: Vec::new(),
             hung: None,
             timer_s: None,
             due_ms: 0,
@@ -653,6 +676,7 @@ mod tests {
         let bye = bye(n);
         let call = followed(n as u128);
         let dialog = (Names::of(&bye), &bye);
+        let call = (call, false);
         assert!(open.begin(now, LIFETIME_S, call, dialog, wheel).is_ok());
         open.request(now, LIFETIME_S, &bye, true);
         let over = open.bye_answered(now, &bye, 408, true, |_| false, wheel);

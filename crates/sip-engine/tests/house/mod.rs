@@ -93,7 +93,7 @@ impl Book {
             ..Person::default()
         };
         change(&mut person);
-        self.0.add_person(person);
+        self.0.add_person(person, &self.1);
         self
     }
 

@@ -298,11 +298,14 @@ fn the_phones_requests_of_a_call_from_outside_are_counted_and_challenged() {
 /// A provider calls alice, who has this permission, at her phone by that URI; what that phone is
 /// sent.
 fn called_at(permission: Permission, uri: &str) -> (House, Request, Sent) {
+    called_as(permission, uri, "<sip:+4930101@provider.example>")
+}
+
+fn called_as(permission: Permission, uri: &str, to: &str) -> (House, Request, Sent) {
     let book = book().permission("alice", permission);
     let mut house = house_with(book, trunk(), |_| {});
     house.phone("alice", 11);
     house.phone("102", 10);
-    let to = "<sip:+4930101@provider.example>";
     let invite = call_in(uri, to, UDP);
     let mut sent = receive(&mut house.bed, &invite, UDP);
     sent.retain(|sent| sent.status() == 0);
@@ -448,5 +451,24 @@ fn whom_a_provider_has_called_refers_it_as_far_as_he_may_call() {
             let said = referred(&mut house, (&invite, &copy), target);
             assert_eq!(said, *status, "{permission:?} {target}");
         }
+    }
+}
+
+/// To of a call that was diverted names somebody else.
+#[test]
+fn who_was_called_and_is_not_in_to_refers_a_gateway_no_farther_than_any_user() {
+    let to = "<sip:+49170999@provider.example>";
+    let (mut house, invite, copy) = called_as(Permission::Internal, "sip:+4930101@192.0.2.1", to);
+    let contact = format!("Contact: <{}>\r\n", copy.uri());
+    house
+        .bed
+        .receive(&answering(&copy), &response(&copy, 200, "b", &contact));
+    for (target, status) in [
+        ("<tel:+1900555>", 403),
+        ("<tel:+4930777>", 403),
+        ("<sip:102@example.org>", 0),
+    ] {
+        let said = referred(&mut house, (&invite, &copy), target);
+        assert_eq!(said, status, "{target}");
     }
 }

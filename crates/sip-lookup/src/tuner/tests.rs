@@ -102,6 +102,19 @@ fn among_rejects_that_are_held_back_a_longer_way_is_looked_for_and_that_ends() {
     }
 }
 
+/// A second each, and no answer that is no reject.
+#[test]
+fn where_few_are_in_flight_and_answered_late_there_will_be_more() {
+    let mut tuner = Tuner::new(0, &PipelineConfig::default());
+    tuner.is_single = true;
+    tuner.stretch = STRETCH_MAX;
+    for nth in 0..240_u64 {
+        verified(&mut tuner, 2_000_000 + nth * 250_000, 1_000_000, true);
+    }
+    let decision = tuner.decision();
+    assert!(decision.in_flight_max >= 256, "{decision:?}");
+}
+
 /// By a server that does 500 a second, answers each a tenth of a second late, and is asked 2,000.
 #[test]
 fn rejects_that_wait_for_each_other_are_a_queue() {
