@@ -449,8 +449,11 @@ impl Tuner {
         let time_us = period.last_us.saturating_sub(period.first_us) as f64;
         let (statements, rows) = (period.statements - 1.0, period.rows - period.first_rows);
         if statements < STATEMENTS_MIN {
-            // So few say of no queue, and of fewer in flight there would be fewer still.
-            self.stretch = (self.stretch * 0.9).max(1.0);
+            // Of fewer in flight there would be fewer still. A store that gives none, or each of
+            // them late, hangs or has a queue.
+            if period.statements > 0.0 && period.excess_min_us < target_us / 16.0 {
+                self.stretch = (self.stretch * 0.9).max(1.0);
+            }
             return self.begin_period(now_us);
         }
         if time_us < PERIOD_US as f64 / 4.0 {

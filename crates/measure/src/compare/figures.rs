@@ -14,8 +14,8 @@ const CALLS_MIN: u64 = 100;
 
 /// The seconds of both runs without warm-up and without the last, which is seldom whole. Where the
 /// time in which arrivals were due is known, only its whole seconds: what the last calls take to
-/// end is no load. Calls that are held for longer than arrivals were due end afterwards alone: if
-/// one of the runs is so, all seconds of both count.
+/// end is no load. Calls that are held for longer than arrivals were due end well afterwards alone:
+/// if one of the runs is so, all seconds of both count.
 pub(super) fn steady(
     a: &RunResult,
     b: &RunResult,
@@ -33,9 +33,11 @@ pub(super) fn steady(
     };
     let has_ended = |seconds: &[Second]| seconds.iter().any(|second| second.succeeded > 0);
     let both = (sent(a), sent(b));
-    match has_ended(&both.0) && has_ended(&both.1) {
-        true => both,
-        false => (until(a, last_s(a)), until(b, last_s(b))),
+    let all = (until(a, last_s(a)), until(b, last_s(b)));
+    let ends_after = |sent: &[Second], all: &[Second]| !has_ended(sent) && has_ended(all);
+    match ends_after(&both.0, &all.0) || ends_after(&both.1, &all.1) {
+        true => all,
+        false => both,
     }
 }
 

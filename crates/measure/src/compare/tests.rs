@@ -478,6 +478,18 @@ fn calls_that_end_after_the_last_arrival_alone_are_compared_by_when_they_end() {
     }
 }
 
+#[test]
+fn a_run_in_which_nothing_ended_well_is_worse_beside_one_with_a_late_end() {
+    let (a, mut b) = (waited_for(1, 30), waited_for(2, 0));
+    for second in &mut b.series {
+        (second.failed, second.succeeded) = (second.succeeded, 0);
+    }
+    let comparison = compare(&a, &b, &CompareConfig::default());
+    let row = comparison.row("rate").unwrap();
+    assert_eq!((row.a, row.b), (1_000.0, 0.0), "{row:?}");
+    assert_eq!(row.verdict, Verdict::Worse, "{row:?}");
+}
+
 /// A timer that runs out after the last arrival is in no second that counts.
 #[test]
 fn what_failed_after_the_last_arrival_is_in_a_figure_of_the_whole_run() {

@@ -112,7 +112,8 @@ pub(crate) enum Unfollowed {
     NamesTaken,
 }
 
-/// Machines of one call, beside its other side's, that have places: more have none of their own.
+/// Machines of one call, beside its other side's, that are remembered to have a place: others take
+/// one each time.
 const ELSEWHERE_MAX: usize = 16;
 
 /// A call that was answered.
@@ -194,6 +195,7 @@ impl Open {
         if is_time {
             (hung.frees_ms, hung.is_given_up) = (None, true);
             self.record.free();
+            self.elsewhere.clear();
         }
         is_time
     }
@@ -279,10 +281,11 @@ impl OpenCalls {
             let ip = |end: Option<End>| end.map(|(_, at)| at.ip());
             let there = ip(record.callee_end);
             let is_moved = there != ip(open.other_end(side))
-                && there.is_some_and(|ip| !open.elsewhere.contains(&ip))
-                && open.elsewhere.len() < ELSEWHERE_MAX;
+                && there.is_some_and(|ip| !open.elsewhere.contains(&ip));
             if is_routed || is_moved {
-                open.elsewhere.extend(there.filter(|_| is_moved));
+                let has_place = is_moved && record.has_places();
+                let is_kept = has_place && open.elsewhere.len() < ELSEWHERE_MAX;
+                open.elsewhere.extend(there.filter(|_| is_kept));
                 open.record.add(std::mem::take(&mut record.places));
             }
             return Err((record, Unfollowed::NamesTaken));

@@ -115,6 +115,21 @@ fn where_few_are_in_flight_and_answered_late_there_will_be_more() {
     assert!(decision.in_flight_max >= 256, "{decision:?}");
 }
 
+#[test]
+fn a_store_that_hangs_gets_no_more_than_before() {
+    let mut tuner = Tuner::new(0, &PipelineConfig::default());
+    for nth in 0..40_u64 {
+        verified(&mut tuner, 2_000_000 + nth * 10_000, 5_000, false);
+    }
+    tuner.stretch = STRETCH_MAX;
+    for nth in 0..600_u64 {
+        tuner.handle_arrival();
+        tuner.poll_decision(3_000_000 + nth * 100_000);
+    }
+    let decision = tuner.decision();
+    assert!(decision.in_flight_max <= 32, "{decision:?}");
+}
+
 /// By a server that does 500 a second, answers each a tenth of a second late, and is asked 2,000.
 #[test]
 fn rejects_that_wait_for_each_other_are_a_queue() {
