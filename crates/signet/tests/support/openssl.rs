@@ -220,7 +220,15 @@ pub fn report_with(folder: &Path, expected: &str) -> String {
 
 /// A page of the server's address for figures.
 pub fn page(folder: &Path, path: &str) -> String {
-    let told = fs::read_to_string(folder.join("data/listeners.json")).unwrap();
+    // The server answers before it is written.
+    let until = Instant::now() + PATIENCE;
+    let told = loop {
+        match fs::read_to_string(folder.join("data/listeners.json")) {
+            Ok(told) => break told,
+            Err(error) => assert!(Instant::now() < until, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
     let line = told
         .lines()
         .find(|line| line.contains("\"metrics\""))
