@@ -59,7 +59,8 @@ pub struct CompareConfig {
     pub tolerance_points: f64,
     /// Seconds at the start of each run that are left out (connections and
     /// caches warm up). 1. The last second, which is seldom whole, is always left
-    /// out, and so are those in which no arrival was due any more.
+    /// out, and so are those in which no arrival was due any more, unless calls ended well in
+    /// those alone.
     pub warm_up_s: u64,
     /// Fewest seconds that say anything about noise. 8.
     pub seconds_min: usize,

@@ -16,7 +16,8 @@ const LINKS_MAX: usize = 40;
 /// with its name, when this returns.
 ///
 /// # Errors
-/// As the system says; nothing is left beside it then.
+/// As the system says; nothing is left beside it then. Where only the folder cannot be brought to
+/// the disk, the new file is there all the same.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     put(path, bytes, true)
 }

@@ -19,7 +19,6 @@ use crate::clock::{Clock, NS_PER_MS};
 use crate::settings::{Called, Settings};
 use crate::smime::Smime;
 use crate::tls::{Client, Tls};
-use outcome::CALLED_THREAD;
 pub use outcome::{Failed, Leaked, Progress, Ran};
 use running::Running;
 use sockets::{Shares, net_config, target};
@@ -250,7 +249,7 @@ impl Crew {
         let name = if role.target.is_some() {
             format!("load-{}", role.index)
         } else {
-            format!("{CALLED_THREAD}{}", role.index)
+            format!("answer-{}", role.index)
         };
         let worker = Worker::new(
             Arc::clone(&self.shared),

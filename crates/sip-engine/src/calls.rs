@@ -14,17 +14,16 @@
 //! The table is bounded: a call that finds no room is counted and not listed.
 
 use std::collections::VecDeque;
-use std::hash::Hasher;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 use sip_msg::header::NameAddr;
 use sip_msg::{HeaderName, Message, Transport};
-use siphasher::sip::SipHasher13;
 use slots::Spares;
 
 use crate::Now;
+use crate::dialog_hash::dialog_hash;
 use crate::refusal::{escaped, shown_uri};
 
 /// Calls of one shard that are listed.
@@ -262,12 +261,7 @@ impl Calls {
     fn id(&self, message: &Message) -> u64 {
         let (one, other) = tags_of(message);
         let (one, other) = (one.unwrap_or_default(), other.unwrap_or_default());
-        let mut hasher = SipHasher13::new_with_key(&self.key);
-        for part in [message.call_id(), one.min(other), one.max(other)] {
-            hasher.write_u32(part.len() as u32);
-            hasher.write(part);
-        }
-        hasher.finish()
+        dialog_hash(&self.key, message.call_id(), one, other)
     }
 
     /// Drops those at the front that have ended, or are too old.

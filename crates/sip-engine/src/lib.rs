@@ -19,6 +19,7 @@ mod answers;
 mod aor;
 pub mod budget;
 pub mod calls;
+mod dialog_hash;
 mod dialogs;
 mod domains;
 pub mod effect;

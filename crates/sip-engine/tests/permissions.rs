@@ -343,6 +343,21 @@ fn who_is_of_this_house_refers_a_gateway_as_far_as_all_may_where_nothing_is_writ
     }
 }
 
+/// Not all of its targets are looked at.
+#[test]
+fn a_long_alias_refers_a_gateway_no_farther_than_any_user() {
+    let mut targets = vec![("sip:internal@example.org", 1_000)];
+    targets.extend([("sip:premium@example.org", 1_000); 70]);
+    let mut house = House::with(book_of_all().alias("many", &targets), |settings| {
+        settings.numbers.permission = Permission::National;
+    });
+    let (invite, sent) = house.call_over(UDP, "many", "sip:030123@example.org");
+    let ok = only(house.answer(&sent[0], 200));
+    let lines = "Refer-To: <tel:+1900555>\r\n";
+    let said = referred(&mut house, &alice(UDP), (&invite, &ok), lines);
+    assert_eq!(said, 403);
+}
+
 #[test]
 fn who_hides_refers_a_gateway_to_users_of_ours_alone() {
     use sip_engine::settings::Inbound;

@@ -11,9 +11,6 @@ use sip_msg::{Method, Transport};
 
 use crate::worker::{CalledCounts, Final, Recorder, StormCounts, Upkeep, add_to, sum_sent_again};
 
-/// What the names of threads begin with that call nobody.
-pub(super) const CALLED_THREAD: &str = "answer-";
-
 /// How a run stands.
 #[derive(Clone, Debug)]
 pub struct Progress<'a> {
@@ -235,7 +232,7 @@ impl Ran {
         for (name, count) in called_tls {
             add_to(&mut self.called_tls, name, count);
         }
-        if name.starts_with(CALLED_THREAD) {
+        if end.is_called_only {
             self.unknown_to_called += end.agents.unknown_dialog;
         }
         self.duration_ns = self.duration_ns.max(end.end_ns);

@@ -506,6 +506,7 @@ impl Worker {
         let [begin, end] = self.cpu;
         Final {
             worker: self.role.number,
+            is_called_only: self.role.target.is_none(),
             sockets: self.net.counters(),
             agents: *self.agents.counters(),
             answers: self.agents.answers().clone(),

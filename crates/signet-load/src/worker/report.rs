@@ -88,6 +88,8 @@ pub(crate) struct Tick {
 /// Everything that a worker found out.
 pub(crate) struct Final {
     pub(crate) worker: usize,
+    /// It has begun nothing itself.
+    pub(crate) is_called_only: bool,
     pub(crate) record: Recorder,
     pub(crate) sockets: Counters,
     pub(crate) agents: sip_dialog::Counters,

@@ -84,8 +84,9 @@ pub(crate) fn gather(
     let (fleet, token) = (Arc::new(fleet.clone()), Arc::new(token));
     let (tell, news) = channel();
     let mut posts = Vec::new();
-    let mut names = names(&fleet.workers).into_iter();
-    for (number, (address, job)) in fleet.workers.iter().zip(jobs).enumerate() {
+    let names = names(&fleet.workers);
+    let workers = fleet.workers.iter().zip(names).zip(jobs);
+    for (number, ((address, name), job)) in workers.enumerate() {
         let (orders, taken) = channel();
         let member = Member {
             number,
@@ -101,7 +102,7 @@ pub(crate) fn gather(
             .spawn(move || member.run(&fleet, (*token).as_ref()))
             .map_err(|error| Failed::Run(format!("cannot start a thread: {error}")))?;
         posts.push(Post {
-            name: names.next().unwrap_or_default(),
+            name,
             orders,
             standing: Standing::default(),
             is_prepared: false,

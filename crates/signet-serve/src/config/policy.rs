@@ -9,7 +9,7 @@ use protection::{
 };
 use sip_tls::{GROUP_NAMES, TlsEngine, TlsVersion};
 
-use super::{Config, Fault, Tls, TlsPeer, VersionName};
+use super::{Config, Fault, GroupName, SuiteName, Tls, TlsPeer, VersionName};
 
 /// What a policy leaves, the most preferred first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -261,20 +261,14 @@ impl Config {
             ),
         };
         let peers = all.peer.iter().enumerate().map(|(nth, peer)| {
-            // As for what it is offered.
-            let has_own = !peer.own_policy().is_empty();
-            let suites = all.suites.as_deref().filter(|_| !has_own);
-            let groups = all.groups.as_deref().filter(|_| !has_own);
+            let (suites, groups) = lists_of(peer, all);
             Beside {
                 whose: Whose::Peer(nth),
                 end: End::Connects,
                 policy: peer.policy(all),
                 suites: written(peer.suites.as_deref()),
                 groups: written(peer.groups.as_deref()),
-                in_force: (
-                    written(peer.suites.as_deref().or(suites)),
-                    written(peer.groups.as_deref().or(groups)),
-                ),
+                in_force: (written(suites), written(groups)),
             }
         });
         let beside: Vec<Beside<'_>> = listeners.chain([of_all]).chain(peers).collect();
@@ -341,13 +335,21 @@ fn offer<S: AsRef<str>, G: AsRef<str>>(
     }
 }
 
-/// A peer's own lists; those of all where it has no requirement of its own.
 fn peer_offer(peer: &TlsPeer, all: &Tls) -> Offer {
+    let (suites, groups) = lists_of(peer, all);
+    let versions = peer.versions.as_ref().unwrap_or(&all.versions);
+    offer(versions, suites, groups)
+}
+
+/// A peer's own lists; those of all where it has no requirement of its own.
+fn lists_of<'c>(
+    peer: &'c TlsPeer,
+    all: &'c Tls,
+) -> (Option<&'c [SuiteName]>, Option<&'c [GroupName]>) {
     let is_own = !peer.own_policy().is_empty();
     let suites = all.suites.as_deref().filter(|_| !is_own);
     let groups = all.groups.as_deref().filter(|_| !is_own);
-    offer(
-        peer.versions.as_ref().unwrap_or(&all.versions),
+    (
         peer.suites.as_deref().or(suites),
         peer.groups.as_deref().or(groups),
     )

@@ -2,14 +2,13 @@
 //! for it.
 
 use std::collections::VecDeque;
-use std::hash::Hasher;
 
 use sip_media::{Answered, Ask, Command, EngineId};
 use sip_msg::{Message, Method};
-use siphasher::sip::SipHasher13;
 
 use super::ContextMedia;
 use super::asking::{from_tag, to_tag};
+use crate::dialog_hash::dialog_hash;
 use crate::effect::Effect;
 use crate::proxy::cancel::CancelReason;
 use crate::proxy::context::Context;
@@ -170,12 +169,7 @@ impl Offered {
     /// A dialog's name, the same from either side.
     fn id(&self, message: &Message) -> u64 {
         let (from, to) = (from_tag(message), to_tag(message));
-        let mut hasher = SipHasher13::new_with_key(&self.key);
-        for part in [message.call_id(), from.min(to), from.max(to)] {
-            hasher.write_u32(part.len() as u32);
-            hasher.write(part);
-        }
-        hasher.finish()
+        dialog_hash(&self.key, message.call_id(), from, to)
     }
 }
 

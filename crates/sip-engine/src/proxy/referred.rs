@@ -350,7 +350,10 @@ impl Shard {
                 least = Some(least.map_or(reach, |least: Permission| least.min(reach)));
             }
         }
-        least.unwrap_or(settings.numbers.permission)
+        // Who was not looked at may be anybody.
+        let unseen = (!names.is_empty()).then(|| settings.people.least(&settings.numbers));
+        let seen = least.into_iter().chain(unseen).min();
+        seen.unwrap_or(settings.numbers.permission)
     }
 
     /// The same of one that is no alias. What looks like a number is a user if he is here.

@@ -2,18 +2,17 @@
 //! on. The table is bounded, and each entry has a timer.
 
 use std::collections::VecDeque;
-use std::hash::Hasher;
 use std::net::IpAddr;
 
 use hashbrown::HashMap;
 use sip_msg::{HeaderName, Message, Method};
-use siphasher::sip::SipHasher13;
 use wheel::{TimerId, Wheel};
 
 use super::refresh::MIN_SE_S;
 use super::{EndedBy, Followed, Why, expires_s, printable};
 use crate::Now;
 use crate::calls::End;
+use crate::dialog_hash::dialog_hash;
 use crate::proxy::record_route::makes_dialogs;
 use crate::timer::Timer;
 
@@ -588,12 +587,7 @@ impl OpenCalls {
     }
 
     fn id_of(&self, call_id: &[u8], one: &[u8], other: &[u8]) -> u64 {
-        let mut hasher = SipHasher13::new_with_key(&self.key);
-        for part in [call_id, one.min(other), one.max(other)] {
-            hasher.write_u32(part.len() as u32);
-            hasher.write(part);
-        }
-        hasher.finish()
+        dialog_hash(&self.key, call_id, one, other)
     }
 }
 
