@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::str::FromStr;
 
-use super::{Driver, File, Server, Stage, Unable};
+use super::{ConfigFile, Driver, Server, Stage, Unable};
 use crate::experiment::Setting;
 
 /// A process to watch: `server=4711`.
@@ -69,7 +69,11 @@ impl Driver for Address {
         Ok(String::new())
     }
 
-    fn configuration(&self, _stage: &Stage<'_>, _setting: &Setting) -> Result<Vec<File>, Unable> {
+    fn configuration(
+        &self,
+        _stage: &Stage<'_>,
+        _setting: &Setting,
+    ) -> Result<Vec<ConfigFile>, Unable> {
         Ok(Vec::new())
     }
 

@@ -1,6 +1,6 @@
 //! Asterisk, where it is installed: Debian 12 has no package of it.
 
-use super::{Driver, File, Server, Stage, Unable, version_of};
+use super::{ConfigFile, Driver, Server, Stage, Unable, version_of};
 use crate::experiment::{Authentication, Connection, Flow, Role, Setting, Transport};
 
 const PROGRAM: &str = "asterisk";
@@ -19,7 +19,11 @@ impl Driver for Asterisk {
         version_of(PROGRAM, "-V", INSTALL)
     }
 
-    fn configuration(&self, stage: &Stage<'_>, setting: &Setting) -> Result<Vec<File>, Unable> {
+    fn configuration(
+        &self,
+        stage: &Stage<'_>,
+        setting: &Setting,
+    ) -> Result<Vec<ConfigFile>, Unable> {
         let is_plain = setting.transport != Transport::Tls
             && setting.authentication == Authentication::None
             && setting.role == Role::Proxy
@@ -59,7 +63,7 @@ impl Driver for Asterisk {
     }
 }
 
-fn files(stage: &Stage<'_>, setting: &Setting) -> Vec<File> {
+fn files(stage: &Stage<'_>, setting: &Setting) -> Vec<ConfigFile> {
     let folder = stage.folder.display();
     let transport = setting.transport.name();
     let main = format!(
@@ -86,15 +90,15 @@ fn files(stage: &Stage<'_>, setting: &Setting) -> Vec<File> {
         stage.next_hop(setting)
     );
     vec![
-        File::new("asterisk.conf", main),
-        File::new(
+        ConfigFile::new("asterisk.conf", main),
+        ConfigFile::new(
             "modules.conf",
             format!(
                 "[modules]\nautoload = no\n{modules}load = res_pjsip.so\nload = res_pjsip_session.so\nload = res_pjsip_endpoint_identifier_ip.so\nload = res_pjsip_sdp_rtp.so\nload = res_sorcery_config.so\nload = res_sorcery_memory.so\nload = res_timing_timerfd.so\n"
             ),
         ),
-        File::new("pjsip.conf", pjsip),
-        File::new(
+        ConfigFile::new("pjsip.conf", pjsip),
+        ConfigFile::new(
             "extensions.conf",
             "[bed]\nexten = _[+0-9].,1,Dial(PJSIP/called)\n".to_owned(),
         ),

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::{Driver, File, Server, Site, Stage, Unable, version_of};
+use super::{ConfigFile, Driver, Server, Site, Stage, Unable, version_of};
 use crate::database::PASSWORD;
 use crate::experiment::{
     Authentication, Connection, Flow, Resumption, Role, Setting, Suite, Transport,
@@ -37,7 +37,11 @@ impl Driver for Kamailio {
         })
     }
 
-    fn configuration(&self, stage: &Stage<'_>, setting: &Setting) -> Result<Vec<File>, Unable> {
+    fn configuration(
+        &self,
+        stage: &Stage<'_>,
+        setting: &Setting,
+    ) -> Result<Vec<ConfigFile>, Unable> {
         able(setting)?;
         Ok(Peer::of(stage, setting).files(&stage.site(setting, None)))
     }
@@ -159,10 +163,10 @@ impl Peer {
         ])
     }
 
-    fn files(&self, site: &Site<'_>) -> Vec<File> {
+    fn files(&self, site: &Site<'_>) -> Vec<ConfigFile> {
         let tls = self.tls.as_ref();
-        let domains = tls.map(|tls| File::new(TLS_CONFIG, tls.domains.clone()));
-        let main = File::new(CONFIG, self.main(site));
+        let domains = tls.map(|tls| ConfigFile::new(TLS_CONFIG, tls.domains.clone()));
+        let main = ConfigFile::new(CONFIG, self.main(site));
         [main].into_iter().chain(domains).collect()
     }
 

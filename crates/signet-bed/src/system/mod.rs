@@ -54,14 +54,14 @@ impl std::fmt::Display for Unable {
 
 /// A file of a server's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct File {
+pub struct ConfigFile {
     /// Its name in the stage's folder.
     pub name: String,
     /// What is in it.
     pub text: String,
 }
 
-impl File {
+impl ConfigFile {
     fn new(name: &str, text: String) -> Self {
         Self {
             name: name.to_owned(),
@@ -96,7 +96,11 @@ pub trait Driver: std::fmt::Debug {
     ///
     /// # Errors
     /// What of the setting it cannot do.
-    fn configuration(&self, stage: &Stage<'_>, setting: &Setting) -> Result<Vec<File>, Unable>;
+    fn configuration(
+        &self,
+        stage: &Stage<'_>,
+        setting: &Setting,
+    ) -> Result<Vec<ConfigFile>, Unable>;
 
     /// Starts it, or finds that it is there, and waits until it answers.
     ///

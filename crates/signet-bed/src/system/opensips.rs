@@ -1,6 +1,6 @@
 //! OpenSIPS, where it is installed: Debian 12 has no package of it.
 
-use super::{Driver, File, Server, Stage, Unable, version_of};
+use super::{ConfigFile, Driver, Server, Stage, Unable, version_of};
 use crate::experiment::{Authentication, Connection, Role, Setting, Transport};
 
 const PROGRAM: &str = "opensips";
@@ -21,7 +21,11 @@ impl Driver for OpenSips {
         version_of(PROGRAM, "-V", INSTALL)
     }
 
-    fn configuration(&self, stage: &Stage<'_>, setting: &Setting) -> Result<Vec<File>, Unable> {
+    fn configuration(
+        &self,
+        stage: &Stage<'_>,
+        setting: &Setting,
+    ) -> Result<Vec<ConfigFile>, Unable> {
         if setting.transport == Transport::Tls || setting.authentication != Authentication::None {
             return Err(Unable::new(
                 "this driver has OpenSIPS over UDP and TCP without authentication",
@@ -34,7 +38,7 @@ impl Driver for OpenSips {
                 "measure it with called_connection = \"one\"",
             ));
         }
-        Ok(vec![File::new(
+        Ok(vec![ConfigFile::new(
             "opensips.cfg",
             configuration(stage, setting),
         )])

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::{Driver, File, Server, Site, Stage, Unable, version_of};
+use super::{ConfigFile, Driver, Server, Site, Stage, Unable, version_of};
 use crate::database::PASSWORD;
 use crate::experiment::{Authentication, Connection, Resumption, Role, Setting, Suite, Transport};
 use crate::users::{self, DOMAIN};
@@ -40,7 +40,7 @@ impl Signet {
     fn has_legacy(&self, folder: &Path) -> bool {
         let text = "version = 1\n[[listen]]\non = \"tls:127.0.0.1:0\"\nname = \"legacy\"\n\
                     [listen.security]\nengine = \"legacy\"\n";
-        let Ok(path) = File::new("legacy.toml", text.to_owned()).write(folder) else {
+        let Ok(path) = ConfigFile::new("legacy.toml", text.to_owned()).write(folder) else {
             return false;
         };
         let output = std::process::Command::new(&self.program)
@@ -128,7 +128,7 @@ impl Signet {
     /// # Errors
     /// Names the file that cannot be written.
     pub fn configure(site: &Site<'_>, text: String) -> Result<PathBuf, String> {
-        File::new("signet.toml", text).write(site.folder)
+        ConfigFile::new("signet.toml", text).write(site.folder)
     }
 
     /// Starts it with the configuration `config` and waits until it is ready.
@@ -154,11 +154,18 @@ impl Driver for Signet {
         )
     }
 
-    fn configuration(&self, stage: &Stage<'_>, setting: &Setting) -> Result<Vec<File>, Unable> {
+    fn configuration(
+        &self,
+        stage: &Stage<'_>,
+        setting: &Setting,
+    ) -> Result<Vec<ConfigFile>, Unable> {
         self.able(stage, setting)?;
-        let mut files = vec![File::new("signet.toml", configuration(stage, setting))];
+        let mut files = vec![ConfigFile::new(
+            "signet.toml",
+            configuration(stage, setting),
+        )];
         if setting.authentication == Authentication::Mariadb {
-            files.push(File::new("password", PASSWORD.to_owned()));
+            files.push(ConfigFile::new("password", PASSWORD.to_owned()));
         }
         Ok(files)
     }
