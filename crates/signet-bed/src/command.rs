@@ -5,7 +5,7 @@ use crate::units::{bit_rate, duration, share};
 
 /// What a running relay can be told.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Command {
+pub enum RelayCommand {
     /// The path is another one from now on. What is under way comes as it would have come.
     Change(Change),
     /// Tell what passed so far.
@@ -50,7 +50,7 @@ impl Change {
     }
 }
 
-impl Command {
+impl RelayCommand {
     /// Reads a line: `rtt 100ms`, `jitter 2ms`, `loss 1%`, `rate 100mbit`, `rate none`,
     /// `report`, `stop`.
     ///
@@ -92,11 +92,14 @@ mod tests {
     #[test]
     fn lines_are_commands() {
         let rtt = Change::Rtt { ns: 100_000_000 };
-        assert_eq!(Command::parse(" rtt  100ms\n"), Ok(Command::Change(rtt)));
-        assert_eq!(Command::parse("report"), Ok(Command::Report));
-        assert_eq!(Command::parse("stop"), Ok(Command::Stop));
+        assert_eq!(
+            RelayCommand::parse(" rtt  100ms\n"),
+            Ok(RelayCommand::Change(rtt))
+        );
+        assert_eq!(RelayCommand::parse("report"), Ok(RelayCommand::Report));
+        assert_eq!(RelayCommand::parse("stop"), Ok(RelayCommand::Stop));
         for wrong in ["", "rtt", "rtt 5", "loss 100%", "report now", "exit"] {
-            assert!(Command::parse(wrong).is_err(), "{wrong}");
+            assert!(RelayCommand::parse(wrong).is_err(), "{wrong}");
         }
     }
 
@@ -109,8 +112,8 @@ mod tests {
             rate_bits_per_s: Some(4_000),
         };
         for line in ["rtt 100ms", "rate none", "loss 0", "jitter 1us"] {
-            match Command::parse(line) {
-                Ok(Command::Change(change)) => change.apply(&mut conditions),
+            match RelayCommand::parse(line) {
+                Ok(RelayCommand::Change(change)) => change.apply(&mut conditions),
                 other => panic!("{line}: {other:?}"),
             }
         }

@@ -32,7 +32,7 @@ mod units;
 pub mod users;
 pub mod watch;
 
-pub use command::{Change, Command};
+pub use command::{Change, RelayCommand};
 pub use counts::{Connections, Late, REPORT_FORMAT, REPORT_VERSION, Report, Traffic};
 pub use direction::{Conditions, Direction, MSS_BYTES, PACKET_OVERHEAD_BYTES, RTO_MIN_NS};
 pub use error::Error;

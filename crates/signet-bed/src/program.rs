@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::Error;
-use crate::command::Command;
+use crate::command::RelayCommand;
 use crate::counts::Report;
 use crate::relay::{Handle, Occasion, Relay};
 use crate::settings::DelaySettings;
@@ -102,8 +102,8 @@ fn watch_signals(handle: Handle) -> Result<(), Error> {
     std::thread::spawn(move || {
         while let Ok(signal) = signals.wait() {
             handle.send(match signal {
-                Signal::SIGUSR1 => Command::Report,
-                _ => Command::Stop,
+                Signal::SIGUSR1 => RelayCommand::Report,
+                _ => RelayCommand::Stop,
             });
         }
     });
@@ -132,12 +132,12 @@ fn watch_input(handle: Handle) {
             if line.trim().is_empty() {
                 continue;
             }
-            match Command::parse(&line) {
+            match RelayCommand::parse(&line) {
                 Ok(command) => handle.send(command),
                 Err(error) => say(&error),
             }
         }
-        handle.send(Command::Stop);
+        handle.send(RelayCommand::Stop);
     });
 }
 

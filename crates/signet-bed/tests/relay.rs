@@ -7,7 +7,7 @@ use std::thread::{JoinHandle, spawn};
 use std::time::Duration;
 
 use signet_bed::{
-    Change, Command, Conditions, DelaySettings, Handle, Occasion, Relay, Report, Transport,
+    Change, Conditions, DelaySettings, Handle, Occasion, Relay, RelayCommand, Report, Transport,
 };
 use sip_net::testing::uninterrupted;
 use socket2::SockRef;
@@ -42,7 +42,7 @@ impl Running {
     }
 
     fn stop(self) -> Report {
-        self.handle.send(Command::Stop);
+        self.handle.send(RelayCommand::Stop);
         self.thread.join().unwrap()
     }
 }
@@ -369,8 +369,8 @@ fn the_path_can_change_and_reports_come_when_asked() {
     let mut stream = TcpStream::connect(at).unwrap();
     let mut got = [0; 2];
     for rtt_ns in [MS, 0, 20 * MS] {
-        handle.send(Command::Change(Change::Rtt { ns: rtt_ns }));
-        handle.send(Command::Report);
+        handle.send(RelayCommand::Change(Change::Rtt { ns: rtt_ns }));
+        handle.send(RelayCommand::Report);
         let (report, occasion) = reports.recv().unwrap();
         assert_eq!(report.conditions.rtt_ns, rtt_ns);
         assert_eq!(occasion, Occasion::Asked);
@@ -380,7 +380,7 @@ fn the_path_can_change_and_reports_come_when_asked() {
     }
     drop(stream);
     server.join().unwrap();
-    handle.send(Command::Stop);
+    handle.send(RelayCommand::Stop);
     let last = thread.join().unwrap();
     assert_eq!(last.round_trips, 3);
     let json = serde_json::to_value(&last).unwrap();

@@ -14,7 +14,7 @@ use std::time::Instant;
 use mio::{Events, Poll, Token, Waker};
 
 use crate::Error;
-use crate::command::Command;
+use crate::command::RelayCommand;
 use crate::counts::{Connections, Counts, REPORT_FORMAT, REPORT_VERSION, Report};
 use crate::direction::Direction;
 use crate::settings::{DelaySettings, Transport};
@@ -41,7 +41,7 @@ pub struct Relay {
     poll: Poll,
     shared: Shared,
     carrier: Carrier,
-    commands: Receiver<Command>,
+    commands: Receiver<RelayCommand>,
     handle: Handle,
     listen: SocketAddr,
 }
@@ -49,14 +49,14 @@ pub struct Relay {
 /// Tells a relay what to do, from another thread.
 #[derive(Clone, Debug)]
 pub struct Handle {
-    commands: SyncSender<Command>,
+    commands: SyncSender<RelayCommand>,
     waker: Arc<Waker>,
 }
 
 impl Handle {
     /// Tells it; nothing happens where it has ended. Waits where many commands are not yet
     /// obeyed.
-    pub fn send(&self, command: Command) {
+    pub fn send(&self, command: RelayCommand) {
         if self.commands.send(command).is_ok() {
             let _ = self.waker.wake();
         }
@@ -186,9 +186,9 @@ impl Relay {
             }
             while let Ok(command) = self.commands.try_recv() {
                 match command {
-                    Command::Stop => return Ok(self.report()),
-                    Command::Report => told(&self.report(), Occasion::Asked),
-                    Command::Change(change) => {
+                    RelayCommand::Stop => return Ok(self.report()),
+                    RelayCommand::Report => told(&self.report(), Occasion::Asked),
+                    RelayCommand::Change(change) => {
                         for direction in &mut self.shared.directions {
                             let mut conditions = *direction.conditions();
                             change.apply(&mut conditions);
