@@ -13,9 +13,9 @@ use crate::process::Process;
 /// How often it tells what passed.
 const INTERVAL_MS: u64 = 100;
 
-/// A relay that runs.
+/// A relay that runs in a process of its own, between a server and its database.
 #[derive(Debug)]
-pub struct Relay {
+pub struct RelayProcess {
     /// Its process.
     pub process: Process,
     input: ChildStdin,
@@ -39,8 +39,8 @@ pub struct Passed {
     pub late_p99_us: f64,
 }
 
-impl Relay {
-    /// Puts so much between `from` and the port `to` on 127.0.0.1.
+impl RelayProcess {
+    /// Starts a relay with this round trip between `from` and the port `to` on 127.0.0.1.
     ///
     /// # Errors
     /// A relay that does not run, with what it said.

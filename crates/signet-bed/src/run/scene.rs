@@ -10,7 +10,7 @@ use super::profiled::Profiling;
 use super::stop::Stop;
 use crate::certificates::Certificates;
 use crate::database::Database;
-use crate::distance::Relay;
+use crate::distance::RelayProcess;
 use crate::experiment::{Authentication, Setting};
 use crate::share::Share;
 use crate::system::{Driver, Network, Ports, Server, Stage};
@@ -95,13 +95,15 @@ impl Bed {
         let has_database = setting.authentication == Authentication::Mariadb;
         let own = self.database.as_ref().filter(|_| has_database);
         let relay = match own {
-            Some(database) if self.has_relay(setting) && driver.is_started() => Some(Relay::start(
-                &self.signet,
-                (self.relay(), database.port),
-                setting.database_rtt_ms,
-                &self.cores.server,
-                &self.folder,
-            )?),
+            Some(database) if self.has_relay(setting) && driver.is_started() => {
+                Some(RelayProcess::start(
+                    &self.signet,
+                    (self.relay(), database.port),
+                    setting.database_rtt_ms,
+                    &self.cores.server,
+                    &self.folder,
+                )?)
+            }
             _ => None,
         };
         let server = driver.start(&stage, setting)?;
@@ -127,7 +129,7 @@ impl Bed {
 pub(super) struct Scene {
     pub(super) server: Server,
     /// Ends after the server does.
-    relay: Option<Relay>,
+    relay: Option<RelayProcess>,
     /// As does this.
     share: Option<Share>,
     /// The database's process.
@@ -168,7 +170,7 @@ impl Scene {
         // Nobody knows where a server runs that was not started here.
         let server = self.server.process.is_some().then_some(&cores.server);
         let server = server.map(|core| (Who::Server, core.clone()));
-        let glance = |relay: &Relay| -> Glance { Box::new(relay.glance()) };
+        let glance = |relay: &RelayProcess| -> Glance { Box::new(relay.glance()) };
         let subject = Subject {
             processes,
             cores: server

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use super::database::{Database, Kind};
 use super::load::{Callers, Load};
 use super::record::{CallersRow, How, Outage, OutageRow};
-use super::relay::Relay;
+use super::relay::RelayProcess;
 use super::server::{Users, figures};
 use super::{Bench, RTT_MS, USERS, ports};
 use crate::aims::Relation;
@@ -110,7 +110,7 @@ struct Gap {
 pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), String> {
     let plan = bench.sized(Plan::WHOLE, Plan::QUICK);
     let mut database = bench.database(Kind::MariaDb, USERS + PROBED)?;
-    let relay = Relay::start(
+    let relay = RelayProcess::start(
         &bench.arguments.signet,
         (
             SocketAddr::from(([127, 0, 0, 1], bench.port(ports::RELAY))),

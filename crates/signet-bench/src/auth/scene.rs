@@ -8,7 +8,7 @@ use signet_bed::watch::{Looks, Subject, Watch};
 
 use super::database::Database;
 use super::load::Load;
-use super::relay::{Passed, Relay};
+use super::relay::{Passed, RelayProcess};
 use super::server::{Lookups, Users};
 use super::{Bench, RTT_MS, ports};
 use crate::process::Process;
@@ -51,7 +51,7 @@ const CACHED_OF_GUESSES: usize = 400_000;
 /// Server, relay and database.
 pub(super) struct Scene<'a> {
     pub(super) server: Process,
-    pub(super) relay: Relay,
+    pub(super) relay: RelayProcess,
     pub(super) database: &'a Database,
 }
 
@@ -90,7 +90,7 @@ impl Bench<'_> {
         users: impl FnOnce(u16) -> Users,
     ) -> Result<Scene<'a>, String> {
         let from = self.port(ports::RELAY);
-        let relay = Relay::start(
+        let relay = RelayProcess::start(
             &self.arguments.signet,
             (SocketAddr::from(([127, 0, 0, 1], from)), database.port),
             RTT_MS,

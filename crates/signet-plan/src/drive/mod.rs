@@ -15,7 +15,7 @@ use measure::{RunResult, Watcher};
 use signet_bed::calibrate::{self, Speed};
 use signet_bed::certificates::Certificates;
 use signet_bed::database::{Database, Kind};
-use signet_bed::distance::Relay;
+use signet_bed::distance::RelayProcess;
 use signet_bed::process::{SERVER_CORE, load_core};
 use signet_bed::system::Server;
 
@@ -152,12 +152,12 @@ impl Bench {
         Ok(taken(mixture, &told, [&from, &to], between(before, after)))
     }
 
-    fn relay(&self, mixture: &Mixture) -> Result<Option<Relay>, String> {
+    fn relay(&self, mixture: &Mixture) -> Result<Option<RelayProcess>, String> {
         let Some(database) = self.database.as_ref().filter(|_| mixture.rtt_ms > 0) else {
             return Ok(None);
         };
         let ends = (here(self.ports.relay()), database.port);
-        Relay::start(
+        RelayProcess::start(
             &self.signet,
             ends,
             mixture.rtt_ms,
@@ -167,7 +167,7 @@ impl Bench {
         .map(Some)
     }
 
-    fn look(&self, server: &Server, relay: Option<&Relay>) -> Result<Look, String> {
+    fn look(&self, server: &Server, relay: Option<&RelayProcess>) -> Result<Look, String> {
         let figures = Figures::ask(here(self.ports.metrics()))?;
         let wire_bytes = relay.and_then(|relay| {
             std::thread::sleep(REPORT);
