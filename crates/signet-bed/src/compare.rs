@@ -49,9 +49,9 @@ pub struct Row {
     /// The figure, a name of [`figure`].
     pub figure: &'static str,
     /// In the first record; `None` where it has none that counts.
-    pub a: Option<Mean>,
+    pub a: Option<Measured>,
     /// In the second.
-    pub b: Option<Mean>,
+    pub b: Option<Measured>,
     /// Whether they agree; `None` where one of them is not there or has no interval.
     pub agrees: Option<bool>,
 }
@@ -65,7 +65,7 @@ impl Row {
 
 /// A median and half of the 95% interval around it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Mean {
+pub struct Measured {
     /// Half of the repeats are below it.
     pub median: f64,
     /// `None` of a single repeat.
@@ -74,7 +74,7 @@ pub struct Mean {
     pub is_of_all: bool,
 }
 
-impl Mean {
+impl Measured {
     fn of(record: &Record, result: &CaseResult, figure: &str) -> Option<Self> {
         let of = counted(result, figure).filter_map(|repeat| repeat.figures.get(figure).copied());
         let mut values: Vec<f64> = of.filter(|value| value.is_finite()).collect();
@@ -151,8 +151,8 @@ pub fn compare(a: &Record, b: &Record) -> Result<Comparison, String> {
         };
         for kind in kinds() {
             let both = (
-                Mean::of(a, first, kind.name),
-                Mean::of(b, second, kind.name),
+                Measured::of(a, first, kind.name),
+                Measured::of(b, second, kind.name),
             );
             let agrees = match both {
                 (Some(a), Some(b)) => a.agrees(b, kind, apart_max),
@@ -194,7 +194,7 @@ fn not_asked(record: &Record, other: &Record) -> usize {
     let figures = alone.map(|result| {
         let names = figure::ALL.iter();
         names
-            .filter(|name| Mean::of(record, result, name).is_some())
+            .filter(|name| Measured::of(record, result, name).is_some())
             .count()
     });
     figures.sum()
@@ -307,7 +307,7 @@ impl Comparison {
         let judged = self.rows.iter().filter(|row| row.agrees.is_some());
         let mut halves: Vec<f64> = judged
             .flat_map(|row| row.a.into_iter().chain(row.b))
-            .filter_map(|mean| Some(mean.half? / mean.median.abs()))
+            .filter_map(|figure| Some(figure.half? / figure.median.abs()))
             .filter(|share| share.is_finite())
             .collect();
         halves.sort_by(f64::total_cmp);
@@ -367,8 +367,9 @@ impl Comparison {
                 None if row.is_lost() => "LOST",
                 None => "measured once",
             };
-            let told =
-                |mean: Option<Mean>| mean.map_or_else(|| "none".to_owned(), |mean| mean.told(kind));
+            let told = |figure: Option<Measured>| {
+                figure.map_or_else(|| "none".to_owned(), |figure| figure.told(kind))
+            };
             let _ = writeln!(
                 text,
                 "{:<14}{} {}: {} and {}",
@@ -434,7 +435,7 @@ impl Comparison {
     }
 }
 
-impl Mean {
+impl Measured {
     fn told(self, kind: Kind) -> String {
         match self.half {
             Some(half) => format!("{} +- {}", kind.told(self.median), kind.bare(half)),

@@ -23,7 +23,7 @@ pub struct Network {
     /// choice if left out.
     pub callers: Option<&'static str>,
     /// The server's namespace, where it has one.
-    namespace: Option<Apart>,
+    namespace: Option<ServerNamespace>,
 }
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 213, 0, 2);
@@ -50,7 +50,7 @@ impl Network {
             server: SERVER,
             load: LOAD,
             callers: Some(CALLERS),
-            namespace: Some(Apart::make()?),
+            namespace: Some(ServerNamespace::make()?),
         })
     }
 
@@ -87,12 +87,12 @@ impl Network {
 
 /// The server's namespace and the interface that leads to it, both of which go with this value.
 #[derive(Debug)]
-struct Apart {
+struct ServerNamespace {
     namespace: Namespace,
     link: String,
 }
 
-impl Apart {
+impl ServerNamespace {
     fn make() -> Result<Self, Error> {
         let failed = |why: String| Error::new(why, format!("{REMEDY}, or leave --network out"));
         let made = Self {
@@ -120,7 +120,7 @@ impl Apart {
     }
 }
 
-impl Drop for Apart {
+impl Drop for ServerNamespace {
     fn drop(&mut self) {
         let _ = ip(&format!("route del local {CALLERS} dev lo"));
         let _ = ip(&format!("link del {}", self.link));
