@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::load::{Load, Told, When, setup_s};
+use super::load::{RunningLoad, Told, When, setup_s};
 use super::profiled::{APART_S, LONGER_S, Profiling};
 use super::say;
 use super::scene::{Bed, Who};
@@ -158,7 +158,7 @@ pub(super) fn drive(
     let mut scene = bed.scene(driver, setting)?;
     let stage = bed.stage(setting);
     let to = scene.server.address.ok_or("the server listens nowhere")?;
-    let load = Load::start(&stage, setting, to, when, &bed.cores.load)?;
+    let load = RunningLoad::start(&stage, setting, to, when, &bed.cores.load)?;
     let weighs_in = Duration::from_secs(setup_s(setting)) + weighs_in;
     let watch = scene.watch(load.ids(), &bed.cores, weighs_in);
     let mut profiling = apart.map(|(apart, in_s)| scene.profile(driver, apart, in_s));

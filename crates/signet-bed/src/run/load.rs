@@ -37,7 +37,7 @@ pub(super) struct When {
 
 /// A load under way.
 #[derive(Debug)]
-pub(super) struct Load {
+pub(super) struct RunningLoad {
     generator: Generator,
     /// The called side, where it is a process of its own.
     called: Option<Process>,
@@ -53,7 +53,7 @@ pub(super) struct Told {
     pub(super) begun_unix_s: f64,
 }
 
-impl Load {
+impl RunningLoad {
     /// Begins to load the server at `to`.
     pub(super) fn start(
         stage: &Stage<'_>,
