@@ -8,7 +8,7 @@ use signet_bed::Error;
 
 use crate::demand::{Key, Transport};
 use crate::drive::{
-    Bench, Connection, Directory, Flow, Lengths, Long, Mixture, Ports, Stream, Stretch,
+    Bench, Connection, Flow, Lengths, Long, Mixture, PasswordStore, Ports, Stream, Stretch,
 };
 use crate::event::{Event, KEPT_S};
 use crate::fit::SPARE_MIN;
@@ -189,7 +189,7 @@ fn factor(bench: &Bench, lengths: Lengths) -> Result<f64, String> {
 
 /// What the server takes at so many calls a second, and how many of them came.
 fn probe(bench: &Bench, lengths: Lengths, per_s: f64) -> Result<(f64, f64), String> {
-    let probe = mixture("probe", Directory::None, calls(Transport::Udp, per_s));
+    let probe = mixture("probe", PasswordStore::None, calls(Transport::Udp, per_s));
     let run = bench.run(&probe, lengths)?;
     let came_per_s = run.rates.get(Event::LegUdp) / 2.0;
     if came_per_s <= 0.0 {
@@ -236,7 +236,7 @@ fn told(nth: usize, run: &Run, elapsed: Duration) -> String {
 
 /// Of two loads alike: what one process sends comes together, and wakes the server up less often
 /// than what comes from many.
-fn mixture(name: &str, users: Directory, stream: Stream) -> Mixture {
+fn mixture(name: &str, users: PasswordStore, stream: Stream) -> Mixture {
     let half = Stream {
         per_s: stream.per_s / 2.0,
         ..stream
@@ -291,7 +291,7 @@ type Planned = (Mixture, bool);
 fn unasked() -> Vec<Planned> {
     use Transport::{Tcp, Tls, Udp};
     let none = |name: &str, stream: Stream, is_repeated: bool| {
-        (mixture(name, Directory::None, stream), is_repeated)
+        (mixture(name, PasswordStore::None, stream), is_repeated)
     };
     let mutual = Stream {
         connection: Connection::PerCall {
@@ -354,7 +354,7 @@ fn unasked() -> Vec<Planned> {
 fn asked() -> Vec<Planned> {
     use Transport::Udp;
     let own = |name: &str, stream: Stream, is_repeated: bool| {
-        (mixture(name, Directory::Own, stream), is_repeated)
+        (mixture(name, PasswordStore::Own, stream), is_repeated)
     };
     vec![
         own("calls of users", calls(Udp, 3_000.0), false),
@@ -375,14 +375,18 @@ fn looked_up() -> Vec<Planned> {
         rtt_ms: 10,
         ..mixture(
             "look-ups 10 ms away",
-            Directory::Database,
+            PasswordStore::Database,
             registrations(Udp, 2_000.0),
         )
     };
-    let looked_up = mixture("look-ups", Directory::Database, registrations(Udp, 3_000.0));
+    let looked_up = mixture(
+        "look-ups",
+        PasswordStore::Database,
+        registrations(Udp, 3_000.0),
+    );
     let cached = mixture(
         "look-ups in the cache",
-        Directory::Cache,
+        PasswordStore::Cache,
         registrations(Udp, 4_000.0),
     );
     vec![(looked_up, false), (away, false), (cached, false)]
@@ -391,7 +395,7 @@ fn looked_up() -> Vec<Planned> {
 /// Other rates of what is there: they tell wake-ups from work.
 fn more() -> Vec<Planned> {
     use Transport::{Tcp, Tls, Udp};
-    let none = |name: &str, stream: Stream| (mixture(name, Directory::None, stream), false);
+    let none = |name: &str, stream: Stream| (mixture(name, PasswordStore::None, stream), false);
     vec![
         none("calls udp 8000/s", calls(Udp, 8_000.0)),
         none("calls tcp 400/s", calls(Tcp, 400.0)),

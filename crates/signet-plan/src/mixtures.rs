@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use crate::demand::{Key, Transport};
-use crate::drive::{Connection, Directory, Flow, Mixture, Stream};
+use crate::drive::{Connection, Flow, Mixture, PasswordStore, Stream};
 use crate::profile::Profile;
 
 /// What a mixture is to take of a core, at least and at most.
@@ -20,9 +20,9 @@ pub fn mixtures(profile: &Profile, count: u32, seed: u64, has_database: bool) ->
     (0..count)
         .map(|nth| {
             let users = match nth % 5 {
-                0 | 3 => Directory::None,
-                2 if has_database => Directory::Database,
-                _ => Directory::Own,
+                0 | 3 => PasswordStore::None,
+                2 if has_database => PasswordStore::Database,
+                _ => PasswordStore::Own,
             };
             let count = random.usize(2..=3);
             let mut streams: Vec<Stream> = (0..count).map(|_| stream(&mut random, users)).collect();
@@ -39,7 +39,7 @@ pub fn mixtures(profile: &Profile, count: u32, seed: u64, has_database: bool) ->
 }
 
 /// A load of some kind, at a rate that says how it stands to the others.
-fn stream(random: &mut fastrand::Rng, users: Directory) -> Stream {
+fn stream(random: &mut fastrand::Rng, users: PasswordStore) -> Stream {
     let transports = [Transport::Udp, Transport::Tcp, Transport::Tls];
     let mut any = || {
         let nth = random.usize(0..transports.len());
@@ -48,11 +48,13 @@ fn stream(random: &mut fastrand::Rng, users: Directory) -> Stream {
     let (from, onward) = (any(), any());
     let weight = 0.25 + random.f64();
     let kind = random.u8(0..10);
-    let is_challenged = users != Directory::None && random.bool();
+    let is_challenged = users != PasswordStore::None && random.bool();
     let made = match kind {
         0..=3 => Stream::new(Flow::Calls(onward), from, 400.0 * weight),
         4..=6 => Stream::new(Flow::Registrations, from, 800.0 * weight),
-        7 if users == Directory::None => Stream::new(Flow::Local, Transport::Udp, 250.0 * weight),
+        7 if users == PasswordStore::None => {
+            Stream::new(Flow::Local, Transport::Udp, 250.0 * weight)
+        }
         7 | 8 => {
             let key = if random.bool() {
                 Key::P256
@@ -108,10 +110,10 @@ fn room(mixture: &Mixture) -> f64 {
 pub fn described(mixture: &Mixture) -> String {
     let streams: Vec<String> = mixture.streams.iter().map(described_stream).collect();
     let users = match mixture.users {
-        Directory::None => "",
-        Directory::Own => "; own store",
-        Directory::Database => "; database",
-        Directory::Cache => "; cache",
+        PasswordStore::None => "",
+        PasswordStore::Own => "; own store",
+        PasswordStore::Database => "; database",
+        PasswordStore::Cache => "; cache",
     };
     format!("{}{users}", streams.join(" + "))
 }

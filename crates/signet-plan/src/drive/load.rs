@@ -9,7 +9,7 @@ use signet_bed::certificates::{Certificates, Kind};
 use signet_bed::process::Process;
 use signet_bed::users::{DOMAIN, NAME_PATTERN, PASSWORD_PATTERN};
 
-use super::mixture::{Connection, Directory, Flow, Stream};
+use super::mixture::{Connection, Flow, PasswordStore, Stream};
 use super::server::{Ports, here, number};
 use crate::demand::{Key, Transport};
 
@@ -77,7 +77,7 @@ impl Around<'_> {
     pub(super) fn load(
         &self,
         (nth, stream): (usize, &Stream),
-        users: Directory,
+        users: PasswordStore,
         length: Duration,
     ) -> Result<Load, String> {
         let json = self.folder.join(format!("load-{nth}.json"));
@@ -127,7 +127,7 @@ impl Around<'_> {
     /// Starts calls that stand for longer than anybody looks.
     pub(super) fn standing(&self, per_s: f64, length: Duration) -> Result<Process, String> {
         let stream = Stream::new(Flow::Calls(Transport::Udp), Transport::Udp, per_s);
-        let mut words = self.words((9, &stream), Directory::None, length);
+        let mut words = self.words((9, &stream), PasswordStore::None, length);
         words.extend(["--hold", "300s"].map(str::to_owned));
         let log = self.folder.join("standing.log");
         Process::start(self.core, &self.signet.display().to_string(), &words, &log)
@@ -160,7 +160,7 @@ impl Around<'_> {
     fn words(
         &self,
         (nth, stream): (usize, &Stream),
-        users: Directory,
+        users: PasswordStore,
         length: Duration,
     ) -> Vec<String> {
         let mut words = Words(vec!["load".to_owned()]);
@@ -214,7 +214,7 @@ fn schedule(per_s: f64, length: Duration) -> String {
 
 /// Who calls or registers. Users of a store have its names; others have names of their load,
 /// so that nobody is reached at another load's contact.
-fn agents(words: &mut Words, nth: usize, stream: &Stream, users: Directory) {
+fn agents(words: &mut Words, nth: usize, stream: &Stream, users: PasswordStore) {
     let agents = (stream.per_s / OF_EACH_PER_S).clamp(AGENTS.0, AGENTS.1);
     words.with("--agents", format!("{agents:.0}"));
     let setup_per_s = match stream.flow {
@@ -222,7 +222,7 @@ fn agents(words: &mut Words, nth: usize, stream: &Stream, users: Directory) {
         Flow::Calls(_) | Flow::Registrations => AT_ONCE_PER_S,
     };
     words.with("--setup-rate", setup_per_s.to_string());
-    if users == Directory::None {
+    if users == PasswordStore::None {
         words.with("--user", format!("load{nth}x{{n:05}}"));
     } else {
         words.with("--user", NAME_PATTERN);

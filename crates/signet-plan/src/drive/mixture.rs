@@ -13,7 +13,7 @@ pub struct Mixture {
     /// What it is called; runs with the same name are repeats.
     pub name: String,
     /// How callers prove who they are.
-    pub users: Directory,
+    pub users: PasswordStore,
     /// Round trip to the database, in milliseconds; above 0 there is a relay.
     pub rtt_ms: u64,
     /// The loads.
@@ -23,7 +23,7 @@ pub struct Mixture {
 /// Where the server looks passwords up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Directory {
+pub enum PasswordStore {
     /// Nobody is asked.
     #[default]
     None,
@@ -35,7 +35,7 @@ pub enum Directory {
     Cache,
 }
 
-impl Directory {
+impl PasswordStore {
     /// Whether there is a database.
     pub const fn has_database(self) -> bool {
         matches!(self, Self::Database | Self::Cache)
@@ -121,7 +121,7 @@ impl Stream {
     }
 
     /// What happens in a server by it, where it comes so often a second.
-    pub fn rates(&self, users: Directory, per_s: f64) -> Rates {
+    pub fn rates(&self, users: PasswordStore, per_s: f64) -> Rates {
         let mut rates = Rates::default();
         let challenge = match self.flow {
             Flow::Calls(onward) => {
@@ -141,10 +141,10 @@ impl Stream {
         };
         self.connections(&mut rates, per_s);
         match users {
-            Directory::None => return rates,
-            Directory::Own => rates.add(Event::VerifyOwn, per_s),
-            Directory::Database => rates.add(Event::VerifyRemote, per_s),
-            Directory::Cache => rates.add(Event::VerifyCached, per_s),
+            PasswordStore::None => return rates,
+            PasswordStore::Own => rates.add(Event::VerifyOwn, per_s),
+            PasswordStore::Database => rates.add(Event::VerifyRemote, per_s),
+            PasswordStore::Cache => rates.add(Event::VerifyCached, per_s),
         }
         if self.is_challenged {
             rates.add(challenge, per_s);
@@ -211,7 +211,7 @@ mod tests {
     fn a_stream_is_what_it_does() {
         let calls = Stream::per_call(Transport::Tls, 100.0, Key::Rsa2048, 0.25);
         let mixture = Mixture {
-            users: Directory::Own,
+            users: PasswordStore::Own,
             streams: vec![
                 calls.challenged(),
                 Stream::new(Flow::Registrations, Transport::Tcp, 50.0),

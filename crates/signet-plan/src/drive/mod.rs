@@ -19,7 +19,7 @@ use signet_bed::distance::RelayProcess;
 use signet_bed::process::{SERVER_CORE, load_core};
 use signet_bed::system::Server;
 
-pub use mixture::{Connection, Directory, Flow, Mixture, Stream};
+pub use mixture::{Connection, Flow, Mixture, PasswordStore, Stream};
 pub use server::Ports;
 
 use crate::demand::Transport;
@@ -379,7 +379,7 @@ fn taken(mixture: &Mixture, told: &[RunResult], [from, to]: [&Look; 2], speed: S
         rates,
         cores: share(to.cpu_ns, from.cpu_ns),
         database_cores: database
-            .filter(|_| mixture.users == Directory::Database)
+            .filter(|_| mixture.users == PasswordStore::Database)
             .map(|(after, before)| share(after, before)),
         bytes_per_s: (to.bytes - from.bytes).max(0.0) / length_s,
         database_bits_per_s: wire.map(|(after, before)| (after - before).max(0.0) * 8.0 / length_s),
@@ -514,7 +514,7 @@ mod tests {
     #[test]
     fn resumption_that_did_not_happen_is_in_doubt() {
         let stream = Stream::per_call(Transport::Tls, 10.0, crate::demand::Key::P256, 1.0);
-        let rates = stream.rates(Directory::None, 10.0);
+        let rates = stream.rates(PasswordStore::None, 10.0);
         let mut told = result(&[10], 0);
         told.handshakes.full = 10;
         assert!(resumed_otherwise(&rates, std::slice::from_ref(&told)).is_some());

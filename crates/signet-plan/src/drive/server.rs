@@ -12,7 +12,7 @@ use signet_bed::experiment::Transport as Waited;
 use signet_bed::system::{Server, Site};
 use signet_bed::users::{self, DOMAIN};
 
-use super::mixture::{Directory, Mixture};
+use super::mixture::{Mixture, PasswordStore};
 use crate::demand::Transport;
 
 /// Users in its store, at least as many as any load has.
@@ -111,7 +111,7 @@ pub(super) fn start(
         &configuration(folder, ports, certificates, mixture),
     )?;
     write_own(&folder.join("password"), PASSWORD)?;
-    if mixture.users == Directory::Own {
+    if mixture.users == PasswordStore::Own {
         import(signet, folder, &config)?;
     }
     let words = ["serve", "--config", &config.display().to_string()].map(str::to_owned);
@@ -156,7 +156,7 @@ fn configuration(
     certificates: &Certificates,
     mixture: &Mixture,
 ) -> String {
-    let is_asked = mixture.users != Directory::None;
+    let is_asked = mixture.users != PasswordStore::None;
     let mut text = format!(
         "version = 1\ndata = {:?}\nworkers = 1\ndomains = [\"{DOMAIN}\"]\ndrain_timeout_ms = 200\n\n\
          [authentication]\nrequired = {is_asked}\nfailures_max = 0\n",
@@ -228,9 +228,9 @@ fn database(text: &mut String, folder: &Path, ports: Ports, mixture: &Mixture) {
     let url = format!("mysql://signet@{}/signet", here(port));
     let password = folder.join("password").display().to_string();
     let cache = match mixture.users {
-        Directory::Cache => "",
+        PasswordStore::Cache => "",
         // A cache would answer in the place of the database that is measured.
-        Directory::None | Directory::Own | Directory::Database => {
+        PasswordStore::None | PasswordStore::Own | PasswordStore::Database => {
             "\n[users.cache]\nentries_max = 0\n"
         }
     };
@@ -245,7 +245,7 @@ fn database(text: &mut String, folder: &Path, ports: Ports, mixture: &Mixture) {
 mod tests {
     use super::*;
 
-    fn written(users: Directory) -> String {
+    fn written(users: PasswordStore) -> String {
         let folder = std::env::temp_dir().join(format!(
             "signet-plan-server-{}-{users:?}",
             std::process::id()
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_server_has_all_listeners_and_gateways() {
-        let text = written(Directory::None);
+        let text = written(PasswordStore::None);
         let table: toml::Table = toml::from_str(&text).unwrap();
         let count = |name: &str| table[name].as_array().unwrap().len();
         assert_eq!((count("listen"), count("route")), (5, 3));
@@ -274,9 +274,9 @@ mod tests {
 
     #[test]
     fn a_cache_is_there_where_it_is_measured() {
-        assert!(written(Directory::Database).contains("entries_max = 0"));
-        assert!(!written(Directory::Cache).contains("entries_max"));
-        assert!(written(Directory::Cache).contains("mysql://signet@127.0.0.1:20007/signet"));
+        assert!(written(PasswordStore::Database).contains("entries_max = 0"));
+        assert!(!written(PasswordStore::Cache).contains("entries_max"));
+        assert!(written(PasswordStore::Cache).contains("mysql://signet@127.0.0.1:20007/signet"));
     }
 
     #[test]
