@@ -98,7 +98,7 @@ pub fn probe(
 ) -> Result<RoundTrips, Error> {
     let until = Instant::now() + wait;
     let mut path = loop {
-        match Path::open(carrier, to).and_then(|mut path| path.exchange(0).map(|_| path)) {
+        match EchoPath::open(carrier, to).and_then(|mut path| path.exchange(0).map(|_| path)) {
             Ok(path) => break path,
             Err(error) if Instant::now() >= until => {
                 return Err(Error::new(
@@ -168,13 +168,13 @@ impl Kept {
     }
 }
 
-/// An open way to what sends back.
-enum Path {
+/// An open path to what sends messages back.
+enum EchoPath {
     Udp(UdpSocket),
     Tcp(TcpStream),
 }
 
-impl Path {
+impl EchoPath {
     fn open(carrier: Carrier, to: SocketAddr) -> std::io::Result<Self> {
         match carrier {
             Carrier::Udp => {
