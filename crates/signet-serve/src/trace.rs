@@ -61,13 +61,13 @@ struct Shared {
 struct State {
     filter: Filter,
     terminal: Option<Outlet>,
-    file: Option<File>,
+    file: Option<PcapOutput>,
     clients: Clients,
     sinks: Arc<[Sink]>,
 }
 
-/// A file that is written, and the thread that does it.
-struct File {
+/// The file for Wireshark, and the thread that writes it.
+struct PcapOutput {
     path: PathBuf,
     bytes_max: u64,
     outlet: Outlet,
@@ -78,7 +78,7 @@ struct File {
 pub(crate) struct Prepared {
     filter: Filter,
     terminal: Option<Outlet>,
-    file: Option<File>,
+    file: Option<PcapOutput>,
     keeps_file: bool,
 }
 
@@ -101,7 +101,7 @@ impl Tracer {
             (true, Some(running)) => Some(running.clone()),
             (true, None) => Some(terminal()?),
         };
-        let is_same = |file: &&File| {
+        let is_same = |file: &&PcapOutput| {
             log.trace_pcap.as_ref() == Some(&file.path)
                 && file.bytes_max == log.trace_pcap_bytes_max
                 && !file.thread.is_finished()
@@ -176,7 +176,7 @@ impl Tracer {
             self.changed(&mut state);
             file
         };
-        if let Some(File { outlet, thread, .. }) = file {
+        if let Some(PcapOutput { outlet, thread, .. }) = file {
             drop(outlet);
             // One that panicked has ended the process already.
             let _ = thread.join();
@@ -220,12 +220,12 @@ pub(crate) fn can_be_written(path: &Path, data: &Path) -> Result<(), Unwritable>
 }
 
 /// Makes the file, and starts the thread that writes it.
-fn file(path: PathBuf, bytes_max: u64) -> Result<File, Error> {
+fn file(path: PathBuf, bytes_max: u64) -> Result<PcapOutput, Error> {
     let made = PcapFile::create(&path, bytes_max);
     let made = made.map_err(|error| Error::file("write", &path, &error))?;
     let (outlet, inlet) = Outlet::new();
     let thread = spawn("trace-pcap", move || write_all(&inlet, made))?;
-    Ok(File {
+    Ok(PcapOutput {
         path,
         bytes_max,
         outlet,

@@ -14,7 +14,7 @@ use crate::read_once::ReadOnce;
 use super::identity::{add_crls, add_identity, add_roots};
 
 /// What was read for one set of names, and found good.
-pub(super) struct Read {
+pub(super) struct ClientMaterial {
     pub(super) tls: ClientTlsConfig,
     /// A fingerprint of the settings and of the files.
     pub(super) print: u64,
@@ -24,11 +24,15 @@ pub(super) struct Read {
 pub(super) struct ReadPeer {
     names: Vec<String>,
     expect: Option<Arc<str>>,
-    read: Read,
+    read: ClientMaterial,
 }
 
 /// For all names that have no settings of their own.
-pub(super) fn read_all(config: &Config, ca_pem: &Path, files: &ReadOnce) -> Result<Read, Error> {
+pub(super) fn read_all(
+    config: &Config,
+    ca_pem: &Path,
+    files: &ReadOnce,
+) -> Result<ClientMaterial, Error> {
     read(config, &TlsPeer::default(), ca_pem, files)
 }
 
@@ -48,7 +52,12 @@ pub(super) fn read_peers(
     peers.collect()
 }
 
-fn read(config: &Config, peer: &TlsPeer, ca_pem: &Path, files: &ReadOnce) -> Result<Read, Error> {
+fn read(
+    config: &Config,
+    peer: &TlsPeer,
+    ca_pem: &Path,
+    files: &ReadOnce,
+) -> Result<ClientMaterial, Error> {
     let all = &config.tls;
     let mut print = DefaultHasher::new();
     let roots: Vec<PathBuf> = if peer.server_roots.is_empty() {
@@ -87,7 +96,7 @@ fn read(config: &Config, peer: &TlsPeer, ca_pem: &Path, files: &ReadOnce) -> Res
     .hash(&mut print);
     // What cannot be used is to be known before anything is replaced.
     tls.clone().build()?;
-    Ok(Read {
+    Ok(ClientMaterial {
         tls,
         print: print.finish(),
     })
