@@ -59,7 +59,7 @@ pub fn measure_whole(core: &str, words: &[&str]) -> Result<(Speed, f64), String>
         .map_err(|e| format!("cannot start the calibration: {e}"))?;
     let whole: Whole = serde_json::from_slice(&output.stdout).map_err(|e| {
         let told = String::from_utf8_lossy(&output.stderr);
-        format!("the calibration told nothing: {e}: {told}")
+        format!("what the calibration printed cannot be read: {e}: {told}")
     })?;
     let cpu_us = whole.speed.compute_us + whole.speed.kernel_us;
     Ok((whole.speed, whole.wall_us / cpu_us.max(1.0)))

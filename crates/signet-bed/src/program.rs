@@ -71,8 +71,12 @@ pub fn delay(settings: &DelaySettings, output: &Output) -> Result<String, Error>
 
 /// A report as a line.
 fn line(report: &Report) -> Result<String, Error> {
-    let text = serde_json::to_string(report)
-        .map_err(|error| Error::new(format!("no report: {error}"), "this is a defect"))?;
+    let text = serde_json::to_string(report).map_err(|error| {
+        Error::new(
+            format!("the report cannot be written as JSON: {error}"),
+            "this is a fault of this program; report it",
+        )
+    })?;
     Ok(text + "\n")
 }
 

@@ -157,7 +157,8 @@ impl Crew {
         let answers = !settings.answering.listen.is_empty();
         if !calls && !answers {
             return Err(Failed::Usage(
-                "there is nobody to call and nobody to answer".to_owned(),
+                "there is nobody to call and nobody to answer; write --to URI, or --self"
+                    .to_owned(),
             ));
         }
         let is_tls_client = settings.transport().is_some_and(Transport::is_secure);

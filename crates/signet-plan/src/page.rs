@@ -19,7 +19,12 @@ const BARS_MAX: usize = 12;
 /// # Errors
 /// A template that is wrong.
 pub fn page(plan: &Plan, command: &str) -> Result<String, Error> {
-    let failed = |error: signet_page::PageError| Error::new(error.to_string(), "tell the authors");
+    let failed = |error: signet_page::PageError| {
+        Error::new(
+            error.to_string(),
+            "this is a fault of this program; report it",
+        )
+    };
     let pages = Pages::new(&[("plan.html", TEMPLATE)]).map_err(failed)?;
     pages
         .render("plan.html", values(plan, command))

@@ -302,8 +302,12 @@ impl Profile {
     /// # Errors
     /// The file that cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), Error> {
-        let text = serde_json::to_string_pretty(self)
-            .map_err(|error| Error::new(error.to_string(), "tell the authors"))?;
+        let text = serde_json::to_string_pretty(self).map_err(|error| {
+            Error::new(
+                error.to_string(),
+                "this is a fault of this program; report it",
+            )
+        })?;
         measure::file::write(path, (text + "\n").as_bytes()).map_err(|error| {
             Error::new(
                 format!("{}: {error}", path.display()),

@@ -130,7 +130,7 @@ impl Database {
         self.process = match self.kind {
             Kind::MariaDb => mariadb::start_again(&place)?,
             Kind::Postgres | Kind::Redis => {
-                return Err(format!("{} is not killed here", self.kind.name()));
+                return Err(format!("{} cannot be started again here", self.kind.name()));
             }
         };
         Ok(())
@@ -193,7 +193,7 @@ fn run(program: &str, arguments: &[&str], input: Option<&Path>) -> Result<String
         .args(arguments)
         .stdin(stdin)
         .output()
-        .map_err(|e| format!("cannot start {program}: {e}; `apt install mariadb-server postgresql redis-server` has them"))?;
+        .map_err(|e| format!("cannot start {program}: {e}; if it is missing, type: apt-get install mariadb-server postgresql redis-server"))?;
     if output.status.success() {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     } else {

@@ -69,7 +69,7 @@ pub(super) fn start(instance: &Instance<'_>, count: usize) -> Result<Process, St
 
 /// Where Debian keeps the programs of the newest version that is there.
 fn programs() -> Result<String, String> {
-    let missing = || "it is not installed; `apt install postgresql` has it".to_owned();
+    let missing = || "it is not installed; type: apt-get install postgresql".to_owned();
     let entries = std::fs::read_dir("/usr/lib/postgresql").map_err(|_| missing())?;
     let mut versions: Vec<u32> = entries
         .flatten()

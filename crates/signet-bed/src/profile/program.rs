@@ -72,8 +72,12 @@ pub fn run(request: &Request) -> Result<String, Error> {
         None => profile,
     };
     if let Some(path) = &request.json {
-        let text = serde_json::to_string_pretty(&profile)
-            .map_err(|error| Error::new(format!("no JSON: {error}"), "this is a defect"))?;
+        let text = serde_json::to_string_pretty(&profile).map_err(|error| {
+            Error::new(
+                format!("the profile cannot be written as JSON: {error}"),
+                "this is a fault of this program; report it",
+            )
+        })?;
         write(path, &format!("{text}\n"))?;
     }
     if let Some(path) = &request.flame {

@@ -37,8 +37,12 @@ pub(super) struct Alarms {
 
 impl Alarms {
     pub(super) fn new(registry: &Registry, token: Token) -> Result<Self, Error> {
-        let failed =
-            |why: String| Error::new(format!("no timer: {why}"), "raise the limit of open files");
+        let failed = |why: String| {
+            Error::new(
+                format!("cannot make a timer: {why}"),
+                "raise the limit of open files",
+            )
+        };
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         let timer =
             TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).map_err(|e| failed(e.to_string()))?;
@@ -79,7 +83,7 @@ impl Alarms {
             let ahead = TimeSpec::from_duration(Duration::from_nanos(ahead_ns));
             self.timer
                 .set(Expiration::OneShot(ahead), TimerSetTimeFlags::empty())
-                .map_err(|e| Error::new(format!("no timer: {e}"), "try again"))?;
+                .map_err(|e| Error::new(format!("cannot set the timer: {e}"), "try again"))?;
             self.armed_ns = Some(*at_ns);
         }
         Ok(true)

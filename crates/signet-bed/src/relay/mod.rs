@@ -166,7 +166,7 @@ impl Relay {
             match self.poll.poll(&mut events, at_once) {
                 Err(error) if error.kind() != std::io::ErrorKind::Interrupted => {
                     return Err(Error::new(
-                        format!("the kernel tells no events: {error}"),
+                        format!("cannot wait for events of the sockets: {error}"),
                         "start it again",
                     ));
                 }

@@ -46,7 +46,7 @@ pub(super) fn tools(has_database: bool) -> Result<(), Error> {
         if !is_there(program) {
             return Err(Error::new(
                 format!("{program} is not installed"),
-                format!("{remedy} has it"),
+                format!("type: {remedy}"),
             ));
         }
     }

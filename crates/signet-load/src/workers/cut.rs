@@ -215,7 +215,10 @@ impl Job {
         let schedule = self.schedule.schedule();
         let whole_per_s = schedule.rate_max_per_s();
         if self.of == 0 || self.index >= self.of || self.of > WORKERS_MAX as u64 {
-            return Err(format!("part {} of {} is none", self.index, self.of));
+            return Err(format!(
+                "there is no part {} of {}: parts are numbered from 0, and {WORKERS_MAX} at most",
+                self.index, self.of
+            ));
         }
         let rate_per_s = whole_per_s / self.of as f64;
         if let Some(max) = rules.rate_max_per_s.filter(|max| rate_per_s > *max) {

@@ -181,7 +181,10 @@ impl Office {
                 post.take(link, wire::read(&line)?)?;
             } else if heard.elapsed() > SILENCE_MAX {
                 // A load that nobody can end any more must not go on.
-                return Err("its controller says nothing any more".to_owned());
+                return Err(format!(
+                    "its controller has said nothing for {} s",
+                    SILENCE_MAX.as_secs()
+                ));
             }
             post.tell(link)?;
             if self.control.is_interrupted() {
@@ -243,7 +246,10 @@ impl Post<'_> {
                 let at = self.began + Duration::from_nanos(at_ns);
                 let now = Instant::now();
                 if at > now + AHEAD_MAX {
-                    return Err("a beginning so far ahead is none".to_owned());
+                    return Err(format!(
+                        "the load would begin more than {} s from now; start it again",
+                        AHEAD_MAX.as_secs()
+                    ));
                 }
                 if let Some(run) = &self.run {
                     run.control.begin_at(at);

@@ -221,7 +221,7 @@ impl Tunnel {
         let (what, remedy) = needs.copied().find(|(what, _)| !is_there(what))?;
         Some(Error::new(
             format!("{what} is not installed"),
-            format!("{remedy} has it"),
+            format!("type: {remedy}"),
         ))
     }
 

@@ -66,7 +66,7 @@ pub fn run(task: &Task, told: &mut dyn FnMut(&str)) -> Result<Ended, Error> {
         if !is_there(program) {
             return Err(Error::new(
                 format!("{program} is not installed"),
-                format!("{remedy} has it"),
+                format!("type: {remedy}"),
             ));
         }
     }

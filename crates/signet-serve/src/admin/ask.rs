@@ -118,7 +118,10 @@ pub(super) fn tell<A: Serialize>(
         Form::Text => say(&text(answer)),
         Form::Json => {
             let text = serde_json::to_string_pretty(answer).map_err(|error| {
-                Error::new(format!("the answer cannot be written: {error}"), "")
+                Error::new(
+                    format!("the answer cannot be written: {error}"),
+                    "this is a fault of this program; report it",
+                )
             })?;
             say(&format!("{text}\n"))
         }

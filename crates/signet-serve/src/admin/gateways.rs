@@ -262,7 +262,11 @@ pub(super) async fn drained(
     for (group, hop, _) in meant {
         let has_changed = admin.sources.gateways.drain(hop, wanted.is_drained);
         let name = format!("{group} {}", host_and_port(&hop.host, hop.port));
-        tracing::info!(gateway = %name, wanted.is_drained, "the operator drains a gateway, or ends that");
+        let told = match wanted.is_drained {
+            true => "gets no new calls",
+            false => "gets new calls again",
+        };
+        tracing::info!(gateway = %name, "the gateway {told}, by the operator");
         gateways.push((name, has_changed));
     }
     if gateways.is_empty() {

@@ -32,7 +32,12 @@ pub(super) async fn changed(
     State(admin): State<Admin>,
     Json(wanted): Json<Wanted>,
 ) -> Answered<Told> {
-    let unknown = || Refused::new("this server has no log of its own", "");
+    let unknown = || {
+        Refused::new(
+            "this server has no log of its own",
+            "look at the log of the program that runs it",
+        )
+    };
     let before = log::level().ok_or_else(unknown)?;
     let level = wanted.level.unwrap_or(before);
     if wanted.level.is_some() {

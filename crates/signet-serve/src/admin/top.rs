@@ -214,8 +214,12 @@ impl Seen<'_> {
     /// # Errors
     /// None that comes of the figures.
     pub fn json(&self) -> Result<String, Error> {
-        serde_json::to_string_pretty(self)
-            .map_err(|error| Error::new(format!("the figures cannot be written: {error}"), ""))
+        serde_json::to_string_pretty(self).map_err(|error| {
+            Error::new(
+                format!("the figures cannot be written: {error}"),
+                "this is a fault of this program; report it",
+            )
+        })
     }
 
     /// For people, at most 80 columns and 23 lines, without control characters. What is not known yet

@@ -26,7 +26,7 @@ pub(super) struct Handshakes {
     pub(super) failed_by: Counts,
     /// Certificates of the other side that were not accepted.
     pub(super) certificates_refused: Counts,
-    /// Sessions not resumed because the client's certificate is good no longer.
+    /// Sessions not resumed because the client's certificate is no longer good.
     pub(super) resumptions_refused: u64,
     pub(super) full_cpu_us: u64,
     pub(super) full_wall_us: u64,

@@ -119,7 +119,7 @@ fn crl_lines(text: &mut String, crls: &[Crl]) {
         let next = match (&crl.warning, crl.next_update_unix_s) {
             (Some(warning), _) => warning.clone(),
             (None, Some(next)) => format!("next due {}", day(next)),
-            (None, None) => "says not when the next is due".to_owned(),
+            (None, None) => "does not say when the next is due".to_owned(),
         };
         let told = format!(
             "{}, of {}, {} revoked, {next}",
@@ -266,7 +266,7 @@ fn handshake_lines(text: &mut String, of: &Handshakes) {
     used(text, "  bad for", &of.certificates_refused);
     if of.resumptions_refused > 0 {
         let told = format!(
-            "{}, because the client's certificate is good no longer",
+            "{}, because the client's certificate is no longer good",
             of.resumptions_refused
         );
         line(text, "  not resumed", &told);

@@ -140,8 +140,12 @@ impl ProbeOptions {
         };
         let seconds = |count: u32| Duration::from_secs(u64::from(count));
         let found = probe::probe(carrier, self.to, seconds(self.wait), seconds(self.seconds))?;
-        let text = serde_json::to_string(&found)
-            .map_err(|error| Error::new(error.to_string(), "this is a defect"))?;
+        let text = serde_json::to_string(&found).map_err(|error| {
+            Error::new(
+                error.to_string(),
+                "this is a fault of this program; report it",
+            )
+        })?;
         Ok(Told::whole(text + "\n"))
     }
 }
