@@ -12,14 +12,14 @@ use std::io::Write;
 use std::sync::OnceLock;
 
 const REQUESTS: &str = "/dev/cpu_dma_latency";
-/// What keeps the request: without a driver for idle cores the kernel passes over it.
+/// Where the kernel names its driver for idle cores; without one it ignores the request.
 const DRIVER: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
 
 /// The request of this process, which ends with it.
 static REQUEST: OnceLock<Option<File>> = OnceLock::new();
 
-/// Keeps the cores awake until this process ends, where that can be had: as root, and with a driver
-/// for idle cores. Gives back what became of it.
+/// Keeps the cores awake until this process ends, where that is possible: as root, and with a
+/// driver for idle cores. Gives what [`idle`] says from then on.
 pub fn keep() -> &'static str {
     REQUEST.get_or_init(|| request().ok());
     idle()

@@ -24,7 +24,7 @@ impl Kind {
     /// Each of them.
     pub const ALL: [Self; 3] = [Self::Rsa2048, Self::P256, Self::Ed25519];
 
-    /// As files are named after it.
+    /// Its name, with which the names of its files begin.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rsa2048 => "rsa2048",
@@ -44,7 +44,7 @@ impl Kind {
     }
 }
 
-/// Where the files are.
+/// The certificates of an experiment, all in one folder.
 #[derive(Debug)]
 pub struct Certificates {
     folder: PathBuf,
@@ -72,17 +72,17 @@ impl Certificates {
         Ok(made)
     }
 
-    /// The authority's certificate.
+    /// The path of the authority's certificate.
     pub fn root(&self) -> String {
         self.file("root.pem")
     }
 
-    /// The certificate with this kind of key.
+    /// The path of the certificate with this kind of key.
     pub fn chain(&self, kind: Kind) -> String {
         self.file(&format!("{}.pem", kind.name()))
     }
 
-    /// Its key.
+    /// The path of that certificate's key.
     pub fn key(&self, kind: Kind) -> String {
         self.file(&format!("{}.key", kind.name()))
     }

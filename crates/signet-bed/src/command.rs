@@ -6,11 +6,11 @@ use crate::units::{bit_rate, duration, share};
 /// What a running relay can be told.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RelayCommand {
-    /// The path is another one from now on. What is under way comes as it would have come.
+    /// Change the path from now on; what is already under way arrives as before.
     Change(Change),
-    /// Tell what passed so far.
+    /// Report what passed so far.
     Report,
-    /// End.
+    /// Stop relaying.
     Stop,
 }
 
@@ -19,12 +19,12 @@ pub enum RelayCommand {
 pub enum Change {
     /// The round trip.
     Rtt {
-        /// There and back.
+        /// Of both ways together, in nanoseconds.
         ns: u64,
     },
     /// The jitter.
     Jitter {
-        /// The most that is added each way.
+        /// The most that is added each way, in nanoseconds.
         ns: u64,
     },
     /// The loss.

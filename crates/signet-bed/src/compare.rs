@@ -33,8 +33,8 @@ pub struct Comparison {
     pub warnings: Vec<String>,
     /// Figure by figure, in the order of the first record.
     pub rows: Vec<Row>,
-    /// Figures of one record that the other was not asked for: of cases, servers and loads that it
-    /// has no place for, or has with another setting, and what it measures nowhere.
+    /// Figures of one record that the other was not asked for: their case, server or load is not in
+    /// it or has another setting there, or it measures no such figure at all.
     pub not_asked: usize,
     /// Figures further apart than this share do not agree, however wide the intervals of their
     /// own repeats are.
@@ -70,7 +70,7 @@ pub struct Measured {
     pub median: f64,
     /// `None` of a single repeat.
     pub half: Option<f64>,
-    /// Whether the repeats of all cases say so.
+    /// Whether the interval is made of the repeats of all cases, and not of its own alone.
     pub is_of_all: bool,
 }
 

@@ -94,7 +94,7 @@ pub struct Report {
     pub listen: SocketAddr,
     /// Where everything goes.
     pub to: SocketAddr,
-    /// Since it began.
+    /// The time since it began, in nanoseconds.
     pub elapsed_ns: u64,
     /// What the path is like now.
     pub conditions: Conditions,

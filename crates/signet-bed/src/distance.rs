@@ -108,7 +108,7 @@ impl RelayProcess {
     }
 }
 
-/// What a relay's file tells.
+/// What a relay's report says.
 fn passed(report: &Path) -> Option<Passed> {
     let text = std::fs::read_to_string(report).ok()?;
     let value: Value = serde_json::from_str(&text).ok()?;

@@ -8,7 +8,7 @@ use measure::RunResult;
 use crate::process::Process;
 use crate::system::tail;
 
-/// Where it runs.
+/// Where `signet load` runs: program, core and folder.
 #[derive(Clone, Copy, Debug)]
 pub struct Desk<'a> {
     /// The program.
@@ -30,8 +30,8 @@ pub struct Generator {
 }
 
 impl Desk<'_> {
-    /// Starts `signet load` with these words behind it; result and log are called `name`. It
-    /// does not look what it reaches alone.
+    /// Starts `signet load` with these arguments; result and log are called `name`. It does not
+    /// first measure what it reaches without a server.
     ///
     /// # Errors
     /// As [`Process::start`].

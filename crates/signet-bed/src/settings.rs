@@ -30,9 +30,9 @@ pub struct DelaySettings {
     pub to: SocketAddr,
     /// What the path is like.
     pub conditions: Conditions,
-    /// It ends after so long.
+    /// After how long it ends; never if left out.
     pub duration_ns: Option<u64>,
-    /// How often it reports by itself.
+    /// How often it reports by itself; only when it is asked if left out.
     pub report_every_ns: Option<u64>,
     /// The same seed draws the same jitter and losses.
     pub seed: u64,

@@ -17,7 +17,7 @@ pub enum Piece {
     Bytes(Vec<u8>),
     /// The sender has no more to say: FIN.
     End,
-    /// The sender broke off: RST.
+    /// The sender reset the connection: RST.
     Reset,
 }
 

@@ -110,7 +110,7 @@ impl<W: Copy + PartialEq> Watch<W> {
     }
 }
 
-/// What looks.
+/// What reads `/proc` for a watch.
 struct Eyes {
     watchers: Vec<Option<Watcher>>,
     /// Cores as `/proc/stat` names them.

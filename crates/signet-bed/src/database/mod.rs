@@ -13,8 +13,8 @@ use crate::process::Process;
 
 /// How long one may take to start.
 const READY: Duration = Duration::from_secs(60);
-/// What it asks of whoever connects. It listens on a loopback address for as long as the
-/// measurement takes.
+/// The password of MariaDB's user `signet`. It listens on a loopback address, and only while
+/// something is measured.
 pub const PASSWORD: &str = "bench-only";
 
 /// Which database.
@@ -38,7 +38,7 @@ impl Kind {
         }
     }
 
-    /// What Signet calls it behind the relay.
+    /// The URL by which Signet reaches it through the relay at this port.
     pub fn url(self, port: u16) -> String {
         match self {
             Self::MariaDb => format!("mysql://signet@127.0.0.1:{port}/signet"),
@@ -47,7 +47,7 @@ impl Kind {
         }
     }
 
-    /// What was set otherwise than by default.
+    /// The settings that are not its defaults, in words.
     pub fn settings(self) -> &'static str {
         match self {
             Self::MariaDb => mariadb::SETTINGS,
@@ -60,7 +60,7 @@ impl Kind {
 /// A database that runs, with users in it.
 #[derive(Debug)]
 pub struct Database {
-    /// Which.
+    /// Its kind.
     pub kind: Kind,
     /// The server's process.
     pub process: Process,
@@ -111,7 +111,7 @@ impl Database {
         })
     }
 
-    /// Kills it: it has no time to say anything to anybody.
+    /// Kills it (SIGKILL), so that its clients are not told.
     pub fn kill(&mut self) -> Result<(), String> {
         self.process.signal("KILL");
         match self.process.wait(Duration::from_secs(10)) {

@@ -34,9 +34,9 @@ pub struct Experiment {
     /// median, or half of the 95% interval of more repeats is wider.
     #[serde(default = "spread_max")]
     pub spread_max: f64,
-    /// Reckoned to end within a quarter of an hour.
+    /// The short form, which is reckoned to end within a quarter of an hour.
     pub short: Plan,
-    /// The whole of it.
+    /// The long form: all cases, with more repeats.
     pub long: Plan,
     /// What all cases have.
     #[serde(default)]
@@ -134,8 +134,8 @@ pub struct Plan {
     /// How often each peak is sought.
     #[serde(default = "once")]
     pub peak_repeats: u32,
-    /// In how many of the repeats CPU time is taken apart, where a load wants that: in all where
-    /// nothing is said.
+    /// In how many of the repeats CPU time is taken apart by component, for loads with `profile`;
+    /// in all of them if left out.
     pub profile_repeats: Option<u32>,
     /// Seconds of load before the measuring.
     pub warm_up_s: u32,

@@ -40,9 +40,9 @@ pub struct PricesExperiment {
     pub differs: Vec<String>,
     /// Where it was first done.
     pub paper: Paper,
-    /// Within a quarter of an hour.
+    /// The short form, which is reckoned to end within a quarter of an hour.
     pub short: PricesPlan,
-    /// The whole of it.
+    /// The long form.
     pub long: PricesPlan,
     /// What is priced packet by packet.
     pub packets: Packets,
@@ -53,7 +53,8 @@ pub struct PricesExperiment {
     pub findings: Vec<PriceFinding>,
 }
 
-/// Of one kind alone; it tells such a file from the others.
+/// The kind of such an experiment. There is only one: the key tells its file from those of the
+/// others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PricesKind {
@@ -103,7 +104,7 @@ pub struct PriceFinding {
     pub statement: String,
     /// Where the paper says so.
     pub place: String,
-    /// What is looked at.
+    /// The figure that decides it.
     pub figure: PriceFigure,
     /// Above the line: an item of `signet price crypto`, or a tunnel.
     pub of: PricePick,

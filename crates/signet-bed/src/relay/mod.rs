@@ -54,8 +54,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Tells it; nothing happens where it has ended. Waits where many commands are not yet
-    /// obeyed.
+    /// Sends it a command; nothing happens where it has ended. Blocks while too many commands wait.
     pub fn send(&self, command: RelayCommand) {
         if self.commands.send(command).is_ok() {
             let _ = self.waker.wake();

@@ -32,7 +32,7 @@ const DATABASE_TOOLS: [(&str, &str); 3] = [
     ),
 ];
 
-/// Whether all programs are there that a run starts besides the systems.
+/// Checks that all programs are there that a run starts besides the systems under test.
 ///
 /// # Errors
 /// Names the first that is missing, and what has it.
@@ -53,7 +53,7 @@ pub(super) fn tools(has_database: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether nobody has a port of the run's.
+/// Checks that the ports of the run are free.
 ///
 /// # Errors
 /// Names the first port that is taken.

@@ -25,7 +25,7 @@ pub(super) struct Stretch {
 pub(super) struct Rate {
     pub(super) per_s: f64,
     pub(super) stretch: Stretch,
-    /// Of what the load draws.
+    /// What the load draws every choice from.
     pub(super) seed: u64,
     /// Whether CPU time is taken apart after that.
     pub(super) apart: Option<Apart>,

@@ -19,7 +19,7 @@ const DRAIN_S: u64 = 3;
 /// thousand pairs would take longer to register than all that is measured. So delays of
 /// registrations that come before calls are those at this rate, from when each was sent.
 const SETUP_PER_S: u32 = 500;
-/// More of them than there are.
+/// A rate at which all of them come up at once.
 const AT_ONCE_PER_S: u32 = 1_000_000;
 /// How long the program may take beyond what it was asked for.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -31,7 +31,7 @@ pub(super) struct When {
     pub(super) schedule: String,
     /// How long that is.
     pub(super) seconds: u64,
-    /// Of every choice that is drawn.
+    /// What every choice is drawn from.
     pub(super) seed: u64,
 }
 
@@ -44,10 +44,10 @@ pub(super) struct RunningLoad {
     limit: Instant,
 }
 
-/// What it told.
+/// What a load that has ended reported.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Told {
-    /// All of it.
+    /// The result file of `signet load`.
     pub(super) result: RunResult,
     /// When its first second began, seconds since 1970.
     pub(super) begun_unix_s: f64,

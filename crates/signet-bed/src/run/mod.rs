@@ -36,10 +36,10 @@ use session::Session;
 /// The record in the folder of a run.
 pub const RECORD: &str = "record.json";
 
-/// How it is run.
+/// How an experiment is run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// The server that is called `signet`, the load, and the distance to the database.
+    /// The program that is the server `signet`, the load, and the relay before the database.
     pub signet: PathBuf,
     /// What the order of cases is drawn from.
     pub seed: u64,
@@ -74,7 +74,7 @@ pub enum Ended {
     Interrupted,
 }
 
-/// Runs it, and says on the standard error what it does.
+/// Runs an experiment, and says on the standard error what it does.
 ///
 /// Call it from the main thread: what it starts ends with the thread that started it.
 ///

@@ -11,9 +11,9 @@ use crate::system::Network;
 
 /// How long a server may take until it answers.
 const READY: Duration = Duration::from_secs(30);
-/// How long a server that answers may take to do so.
+/// How long a server that is up may take to accept a connection.
 const PROMPT: Duration = Duration::from_secs(1);
-/// And between two parts of a page.
+/// How long a server may pause between two parts of a page.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The ports of a run on 127.0.0.1, one after the other.
@@ -286,11 +286,11 @@ fn bound_to(line: &str) -> Option<(IpAddr, u16)> {
 /// A server that runs.
 #[derive(Debug)]
 pub struct Server {
-    /// It, where the bed started it.
+    /// The server's process, where the bed started it.
     pub process: Option<Process>,
     /// The process whose CPU time and memory count, where it is on this machine.
     pub watched: Option<u32>,
-    /// Where it says what is wrong with it.
+    /// Its log, where the bed has one.
     pub log: Option<PathBuf>,
     /// Where it listens first.
     pub address: Option<SocketAddr>,
