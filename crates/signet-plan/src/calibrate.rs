@@ -16,7 +16,7 @@ use crate::machine;
 use crate::mixtures::mixtures;
 use crate::profile::{FORMAT, Held, LONG_RUN, Later, Memory, Profile, Run, VERSION};
 
-/// How it is done.
+/// How a calibration is run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// The server, and the program of the load.
@@ -25,7 +25,7 @@ pub struct Options {
     pub folder: PathBuf,
     /// The first of its ports on 127.0.0.1.
     pub port: u16,
-    /// Whether to show that it works, and no more.
+    /// Whether the runs are so short that they only show that it works.
     pub is_quick: bool,
     /// What the profile is called.
     pub name: String,
@@ -40,19 +40,19 @@ const CALL_US: f64 = 80.0;
 const FACTORS: (f64, f64) = (0.02, 1.5);
 /// A calibration in a hurry has lower rates: it may share the machine with anything.
 const IN_A_HURRY: f64 = 0.25;
-/// Calls a second of the first run that finds out.
+/// Calls a second of the first run that looks for the factor of the rates ([`factor`]).
 const PROBE_PER_S: f64 = 100.0;
-/// Each further one has so many times as many,
+/// The rate of each such run over that of the one before.
 const PROBE_STEP: f64 = 4.0;
-/// until there are so many,
+/// No such run has more calls a second than this.
 const PROBE_MAX_PER_S: f64 = 1_600.0;
-/// or the server takes so much of its core.
+/// The one in which the server takes this share of its core is the last.
 const PROBE_CORES: f64 = 0.15;
 /// Mixtures beside the runs of one kind: what mixing costs shows in no other.
 const MIXTURES: u32 = 9;
 /// What they are drawn from. A check draws from small numbers.
 const MIXTURES_SEED: u64 = 0x6d69_7874;
-/// How often a run is done again that is in doubt or did not come about.
+/// How often a run is repeated that is in doubt or failed.
 const DOUBTED_AGAIN: u32 = 1;
 
 /// Measures, and works prices out. `say` is told what it does.
@@ -270,7 +270,7 @@ fn planned(has_database: bool, is_quick: bool) -> Vec<Planned> {
     all
 }
 
-/// Each of them.
+/// The mixtures of these runs, once each.
 fn once(planned: &[Planned], factor: f64) -> Vec<Mixture> {
     let all = planned.iter();
     all.map(|(one, _)| one.clone().scaled(factor)).collect()

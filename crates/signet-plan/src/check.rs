@@ -23,7 +23,7 @@ const ROUNDS: u32 = 2;
 /// Standard errors on either side of a prediction.
 const ERRORS: f64 = 2.0;
 
-/// How it is done.
+/// How a check is run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// The server, and the program of the load.
@@ -36,7 +36,7 @@ pub struct Options {
     pub cases: u32,
     /// What they are drawn from.
     pub seed: u64,
-    /// Whether to show that it works, and no more.
+    /// Whether the runs are so short that they only show that it works.
     pub is_quick: bool,
 }
 
@@ -112,7 +112,7 @@ impl Case {
         }
     }
 
-    /// Whether it says anything.
+    /// Whether it counts: at least one of its runs does.
     pub fn counts(&self) -> bool {
         self.runs.iter().any(|run| run.doubts.is_empty())
     }

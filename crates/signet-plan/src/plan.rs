@@ -75,7 +75,7 @@ pub struct Plan {
     pub version: u32,
     /// Whose prices it was made from.
     pub from: Basis,
-    /// What was asked.
+    /// The demand that it is for.
     pub demand: Demand,
     /// Machines, those that may fail among them.
     pub machines: u64,

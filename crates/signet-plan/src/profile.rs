@@ -21,7 +21,8 @@ pub const FORMAT: &str = "signet-plan-profile";
 pub const VERSION: u32 = 3;
 /// Of larger files no more is read, and they are refused.
 const FILE_BYTES_MAX: u64 = 1 << 26;
-/// What begins the reason why a long run is missing, which prices nothing.
+/// How a reason in [`Profile::missing`] begins that is about the long run: no price is missing for
+/// want of that.
 pub(crate) const LONG_RUN: &str = "the long run";
 
 /// Profiles of these names, each with the text of its file in `profiles`.
@@ -63,13 +64,13 @@ pub struct Profile {
     pub missing: Vec<String>,
     /// What was measured, one after the other.
     pub runs: Vec<Run>,
-    /// What things hold.
+    /// What a binding, a connection, a call and a transaction hold in memory.
     pub memory: Memory,
     /// Connections that were held at once.
     pub connections_max: u64,
     /// The long run, where there was one.
     pub later: Option<Later>,
-    /// CPU time.
+    /// The prices in CPU time.
     pub fit: Fit,
     /// SIP bytes that each thing moves, in and out.
     pub bytes: BTreeMap<Event, f64>,
