@@ -13,7 +13,7 @@ pub const NIEDERMAYER_2006: &str =
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Paper {
-    /// 1.
+    /// The version of the format: 1.
     pub version: u32,
     /// First author and year.
     pub name: String,
@@ -75,7 +75,7 @@ pub struct Column {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// Its words.
+    /// Its cells with words, one for each of [`Table::labels`].
     pub labels: Vec<String>,
     /// What its cells have in common.
     #[serde(default)]
@@ -101,7 +101,7 @@ pub struct What {
 }
 
 impl What {
-    /// This, and the rest from `other`.
+    /// This, and from `other` what is left out here.
     fn or(&self, other: &Self) -> Self {
         let word = |own: &Option<String>, other: &Option<String>| own.clone().or(other.clone());
         Self {
@@ -156,7 +156,7 @@ impl Paper {
     /// The paper of `signet price crypto`.
     ///
     /// # Errors
-    /// None, as a test says.
+    /// None: a test reads the file of this build.
     pub fn niedermayer_2006() -> Result<Self, ConfigError> {
         let path = Path::new("experiments/published/niedermayer-2006.toml");
         Self::from_text(path, NIEDERMAYER_2006)

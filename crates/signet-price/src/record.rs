@@ -166,9 +166,9 @@ pub struct Point {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Missed {
-    /// What, as an item's name or the beginning of several.
+    /// What was not measured: an item's name, or the beginning of the names of several.
     pub name: String,
-    /// Of whom.
+    /// Whose code it would have been, as in [`Item::provider`].
     pub provider: String,
     /// Why, with the remedy where there is one.
     pub why: String,

@@ -51,7 +51,7 @@ pub struct Job {
 /// How long and how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// A batch is made so long, or one time where one takes longer.
+    /// How long a batch is to take; where one time takes longer, it is a batch alone.
     pub batch_ns: u64,
     /// Rounds: batches of each job.
     pub rounds: u32,

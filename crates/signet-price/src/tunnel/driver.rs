@@ -16,7 +16,7 @@ use super::{openvpn, strongswan, stunnel, wireguard, xfrm};
 pub(super) const PORTS: [u16; 3] = [THROUGHPUT, ECHO, SIP];
 /// iperf3's.
 pub(super) const THROUGHPUT: u16 = 5_201;
-/// That of what sends back.
+/// That of the service that sends messages back.
 pub(super) const ECHO: u16 = 5_202;
 /// That of the called side.
 pub(super) const SIP: u16 = 5_060;
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How often a log is read meanwhile.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What a driver has at hand.
+/// What the driver of a tunnel is given.
 pub(super) struct AtHand<'a> {
     pub(super) link: &'a Link,
     pub(super) folder: &'a Folder,
@@ -79,7 +79,7 @@ pub(super) enum Counted {
     Device(String),
     /// The log of the near end, by what a line of it says.
     Log(PathBuf, fn(&str) -> Option<u64>),
-    /// Nobody.
+    /// Nobody counts them.
     Nowhere,
 }
 

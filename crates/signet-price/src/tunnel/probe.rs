@@ -14,7 +14,7 @@ pub const MESSAGE_BYTES: usize = 64;
 const KEPT_MAX: usize = 20_000;
 /// A message that has not come back by then is lost.
 const LOST: Duration = Duration::from_millis(500);
-/// Before the next attempt to get through.
+/// The pause before the next attempt to get through.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Connections at once.
 const CONNECTIONS_MAX: usize = 16;
@@ -50,7 +50,7 @@ pub fn echo(at: SocketAddr) -> Result<(), Error> {
     let failed = |error: std::io::Error| {
         Error::new(
             format!("cannot listen at {at}: {error}"),
-            "name another port",
+            "end what has that port, or name another",
         )
     };
     let listener = TcpListener::bind(at).map_err(failed)?;

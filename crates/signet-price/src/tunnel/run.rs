@@ -33,7 +33,7 @@ const TOOLS: [(&str, &str); 5] = [
 
 /// What is to be run.
 pub struct Task {
-    /// This program: it sends, sends back and calls.
+    /// The program `signet`: it sends messages, sends them back, and calls.
     pub signet: PathBuf,
     /// The command line, for the record.
     pub command: String,

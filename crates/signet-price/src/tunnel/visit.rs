@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// What all measurements of a run have in common.
 pub(super) struct Common<'a> {
-    /// The program that sends, sends back and calls.
+    /// The program `signet`: it sends messages, sends them back, and calls.
     pub(super) signet: &'a Path,
     pub(super) folder: &'a Folder,
     pub(super) certificates: &'a Certificates,
