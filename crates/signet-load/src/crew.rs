@@ -65,7 +65,7 @@ impl Control {
         }
     }
 
-    /// When the run is to begin that could begin now; `None` for not yet.
+    /// When a run that is ready is to begin; `None` while nobody has said so.
     fn start_ns(&self, clock: Clock) -> Option<u64> {
         let soon_ns = clock.now_ns() + START_AFTER_NS;
         match &self.gate {
@@ -106,7 +106,7 @@ impl Control {
         self.asked() >= orders::STOP
     }
 
-    /// The same without a gate: for a run before the one that waits.
+    /// The same without a gate: for the self-check, which runs before the run that waits.
     pub(crate) fn without_gate(&self) -> Self {
         Self {
             gate: None,

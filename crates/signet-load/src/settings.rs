@@ -77,7 +77,7 @@ pub struct Answering {
     pub reject: Option<u16>,
     /// Whether it takes REGISTER.
     pub is_registrar: bool,
-    /// How it speaks TLS.
+    /// How the called side speaks TLS.
     pub tls: CalledTls,
 }
 
@@ -113,7 +113,7 @@ impl Share {
 pub struct Settings {
     /// What arrives.
     pub mix: Mix,
-    /// When. `None` for a called side, which runs until it is interrupted.
+    /// When it arrives. `None` for a called side, which runs until it is interrupted.
     pub schedule: Option<Schedule>,
     /// The part of the schedule that is driven here.
     pub share: Share,
@@ -143,7 +143,7 @@ pub struct Settings {
     pub hold: Span,
     /// The called side in this process; it listens nowhere where there is none.
     pub answering: Answering,
-    /// Threads.
+    /// How many threads drive the load.
     pub threads: usize,
     /// Where the load comes from.
     pub local: Local,
@@ -151,7 +151,7 @@ pub struct Settings {
     pub own_ports: bool,
     /// How long connections live.
     pub lifetime: Lifetime,
-    /// How they end.
+    /// How connections end that this side ends.
     pub close: Close,
     /// TLS.
     pub tls: TlsSettings,
@@ -183,7 +183,7 @@ pub struct Settings {
     /// When all agents break their connections off and open them anew, after
     /// the beginning of the run.
     pub storm_at: Option<Duration>,
-    /// Of every choice that is drawn.
+    /// What every choice is drawn from: the same seed draws the same.
     pub seed: u64,
 }
 

@@ -206,7 +206,7 @@ impl Users {
         }
     }
 
-    /// Keeps the first `count`.
+    /// Keeps the first `most` users.
     pub fn truncate(&mut self, most: usize) {
         match &mut self.kind {
             Kind::Nobody => {}

@@ -25,7 +25,7 @@ pub use report::{Circumstances, describe, result_of};
 pub use watching::WatchTarget;
 use watching::Watching;
 
-/// All is well.
+/// The run ended, and nothing speaks against its result.
 pub const EXIT_FINE: u8 = 0;
 /// A threshold was crossed, or more failed than may. It wins over a doubt where it was
 /// asked for: who set a threshold is told that it was crossed, by whomever.

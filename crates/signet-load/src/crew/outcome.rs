@@ -11,7 +11,7 @@ use sip_msg::{Method, Transport};
 
 use crate::worker::{CalledCounts, Final, Recorder, StormCounts, Upkeep, add_to, sum_sent_again};
 
-/// How a run stands.
+/// How a run stands at this moment.
 #[derive(Clone, Debug)]
 pub struct Progress<'a> {
     /// `None` while the run is prepared.
@@ -30,7 +30,7 @@ pub struct Progress<'a> {
     pub causes: Vec<(String, u64)>,
     /// The called side.
     pub called: CalledCounts,
-    /// What it answered.
+    /// What the called side answered.
     pub answered: Answered,
     /// Messages sent again.
     pub retransmissions: u64,
@@ -57,7 +57,7 @@ pub struct Progress<'a> {
 /// Everything that a run found out.
 #[derive(Debug)]
 pub struct Ran {
-    /// RFC 6076.
+    /// The figures of RFC 6076.
     pub figures: SipFigures,
     /// Why arrivals failed.
     pub causes: Causes,
@@ -71,7 +71,7 @@ pub struct Ran {
     pub called: CalledCounts,
     /// What it answered; nothing where this process has none.
     pub answered: Answered,
-    /// The agents.
+    /// How the agents were brought up, and kept up.
     pub upkeep: Upkeep,
     /// The storm, where one was asked for.
     pub storm: Option<StormCounts>,
@@ -101,7 +101,7 @@ pub struct Ran {
     pub kernel_drops: u64,
     /// Messages dropped because a queue was full.
     pub queue_drops: u64,
-    /// Messages that were no SIP.
+    /// Datagrams and messages that were no SIP.
     pub rubbish: u64,
     /// What was alive when it should have been over.
     pub leaked: Leaked,

@@ -26,11 +26,11 @@ const DRAW: Duration = Duration::from_millis(200);
 pub struct Fleet {
     /// Where they are.
     pub workers: Vec<Address>,
-    /// The file with the token that those at ports want.
+    /// The file with the token, for workers that listen at a port.
     pub token: Option<PathBuf>,
-    /// The program that reaches those of `ssh:`.
+    /// The program that starts workers given as `ssh:HOST`.
     pub ssh: String,
-    /// Where the load comes from, where that was said.
+    /// Where the load comes from; each worker chooses if left out.
     pub local: Option<Local>,
     /// Where each worker's own result is written.
     pub results: Option<PathBuf>,

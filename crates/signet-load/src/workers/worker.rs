@@ -51,7 +51,8 @@ pub enum ControlledBy {
 pub struct WorkerOptions {
     /// Where it waits.
     pub place: ControlledBy,
-    /// Whom it may load; whoever is told at its standard input may load anybody.
+    /// Whom it may load. One that is controlled at its standard input may load anybody: whoever
+    /// started it could do so without it.
     pub allowed: Vec<Allowed>,
     /// The highest rate that it takes.
     pub rate_max_per_s: Option<f64>,
@@ -59,8 +60,8 @@ pub struct WorkerOptions {
     pub program_version: String,
 }
 
-/// Works until it is interrupted, or its controller is gone. `tell` is called with what
-/// is to be seen where it runs.
+/// Works until it is interrupted, or its controller is gone. `tell` is called with lines for
+/// whoever watches it on its machine.
 ///
 /// # Errors
 /// Where it cannot listen, or the token is none.
