@@ -127,7 +127,7 @@ pub(crate) fn level() -> Option<LogLevel> {
         .find(|level| filter(*level) == held)
 }
 
-/// Has the running log from another level on.
+/// Has the running log show another level and above.
 pub(crate) fn set_level(level: LogLevel) -> Result<(), reload::Error> {
     match LEVEL.get() {
         Some(handle) => handle.reload(filter(level)),

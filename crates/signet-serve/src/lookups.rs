@@ -142,7 +142,7 @@ impl Lookups {
         Ok((Self { sender, shown }, thread))
     }
 
-    /// One whose questions nobody takes but who has the other end.
+    /// A workers' end without a thread: whoever has the receiver takes the questions.
     #[cfg(test)]
     pub(crate) fn unserved(
         cache: Arc<Cache>,
@@ -233,8 +233,8 @@ fn names<'u>(urls: impl Iterator<Item = &'u str>) -> Result<Arc<[String]>, Error
 struct Store {
     url: String,
     db: UserDb,
-    /// The last complaint in the log about it, and about a user in it: whoever asks for users with
-    /// bad rows does not hide that it fails.
+    /// When the log last complained about it, and about a user in it: they are apart, so that users
+    /// with bad rows do not hide that the store fails.
     complained: Cell<Option<Instant>>,
     complained_of_user: Cell<Option<Instant>>,
     /// The log says that it fails.

@@ -25,14 +25,15 @@ use crate::threads::Threads;
 use crate::tls_report::{Counted, Facts, ListenerTls, Report, ShownOutgoing};
 use crate::worker::{Control, Phase, Snapshot};
 
-/// For how long a registration that could not be stored keeps the server from being ready.
-/// Then it is given another: whoever waits until it is ready sends none.
+/// For how long a registration that could not be stored keeps the server from being ready. After
+/// that it counts as ready again: a load balancer that waits for that sends no registration by
+/// which it could show that it stores them.
 const UNSTORED_MS: u64 = 30_000;
 /// How long a commit may take in any case: where phones are to wait less, a disk that is busy for a
 /// moment is no news.
 const COMMIT_MS: u64 = 1_000;
 
-/// What is asked for figures.
+/// Where the figures come from.
 pub(crate) struct Sources {
     pub(crate) control: Arc<Control>,
     pub(crate) handshakes: HandshakePool,
@@ -222,8 +223,8 @@ pub(crate) async fn serve(listener: TcpListener, sources: Arc<Sources>) {
     }
 }
 
-/// A connection has one question, so whoever asks again and again meets no end of his time amid
-/// an answer, and has no seat between his questions.
+/// Each connection carries one question. So one who asks again and again is not cut off in an
+/// answer because his connection is old, and holds no seat between two questions.
 async fn one_question(mut response: Response) -> Response {
     let close = HeaderValue::from_static("close");
     response.headers_mut().insert(header::CONNECTION, close);

@@ -38,16 +38,16 @@ const QUEUE_MAX: usize = 16_384;
 const PENDING_MAX: usize = 65_536;
 /// Records that are written at once.
 const BATCH_MAX: usize = 256;
-/// How often a thread looks around to which nothing is given.
+/// How often a thread that is given nothing looks around.
 const TICK: Duration = Duration::from_secs(1);
-/// How often it is told that records are lost.
+/// The shortest time between two lines of the log that records are lost.
 const TOLD: Duration = Duration::from_secs(10);
 /// How long the threads have to end with the process.
 const END: Duration = Duration::from_secs(20);
 /// How long a worker that ends, with the records of all calls that go on, waits for room.
 const LAST: Duration = Duration::from_secs(8);
 
-/// Whether the tables that a configuration names can be asked for; nothing is connected.
+/// Checks the tables that a configuration names, as far as that shows without connecting.
 pub(crate) fn check(config: &Records) -> Result<(), Error> {
     config
         .table
@@ -103,8 +103,8 @@ struct Running {
     thread: JoinHandle<()>,
 }
 
-/// Whether the process ends: all records that go on come at once then, and no call is held up
-/// any more by who waits until they are taken.
+/// Whether the process ends. The records of all calls in progress then come at once, and who has
+/// one may wait for room: no call is held up by that any more.
 #[derive(Clone, Default)]
 struct Ending(Arc<AtomicBool>);
 

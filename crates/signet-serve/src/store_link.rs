@@ -246,9 +246,9 @@ impl Store {
 }
 
 impl UnderWay {
-    /// Asks stores on other machines. Where users are remembered the first question about a
-    /// digest is answered by what is remembered, if that is nothing by that word, so that the
-    /// way to the stores is the same for everybody whom it does not let in.
+    /// Asks stores on other machines. Where users are remembered, the first question about a digest
+    /// is answered from the cache, with [`Reply::NotCached`] where that knows nothing: so the way
+    /// to the stores is the same for everybody whom it does not let in.
     fn find(
         &mut self,
         lookups: &Lookups,

@@ -242,7 +242,7 @@ pub(crate) fn domains(stores: &[Options]) -> Result<Vec<String>, NoDomains> {
     of_first
 }
 
-/// What each store behind another is left of the time, where there is enough.
+/// How much of the time is left for each store behind another, where there is enough.
 const KEPT_FOR_NEXT: Duration = Duration::from_secs(2);
 
 /// What a store gets of the time that is left for it and those behind it: the last one is to be

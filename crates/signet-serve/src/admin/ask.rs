@@ -19,12 +19,12 @@ const TIMEOUT: Duration = Duration::from_secs(6);
 /// The longest answer that is read.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// What is asked of a verb whose name says it all.
+/// The question of a verb whose name says all that it needs.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Nothing {}
 
-/// What a server says where it does not do as it is told.
+/// Why a server did not do as it was told, and the remedy.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Told {
     pub(crate) error: String,

@@ -27,7 +27,7 @@ const VERSION: u32 = 1;
 /// How long a client waits that had got nothing.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What `signet trace` is to do.
+/// Which messages `signet trace` shows, where and for how long.
 #[derive(Clone, Debug, Default)]
 pub struct Tracing {
     /// Which messages.
@@ -50,7 +50,7 @@ pub(crate) struct Wanted {
     call: Option<String>,
 }
 
-/// What came since the question before.
+/// The messages that came since the question before.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Answer {
     version: u32,

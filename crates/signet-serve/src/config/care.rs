@@ -64,12 +64,13 @@ impl TryFrom<Written> for FailoverAnswer {
     }
 }
 
-/// What a group does where nothing is written.
+/// How long a gateway may take to its first response, in milliseconds, where the group does not
+/// say.
 pub(super) const fn timeout_ms() -> u64 {
     Care::USUAL.timeout_ms
 }
 
-/// The same of the pauses that its gateways ask for.
+/// The longest pause that a gateway may ask for, in seconds, where the group does not say.
 pub(super) const fn retry_after_max_s() -> u64 {
     Care::USUAL.retry_after_max_s
 }
@@ -80,7 +81,7 @@ pub(super) fn failover() -> Vec<FailoverAnswer> {
 }
 
 impl GatewayGroup {
-    /// What the engine is told; `None` where it is the usual.
+    /// What the engine is told of the group; `None` where all of it is the default.
     pub(crate) fn care(&self) -> Option<Arc<Care>> {
         let failover = self
             .failover
@@ -117,7 +118,7 @@ impl GatewayGroup {
         }
     }
 
-    /// What it comes to, where it is not the usual.
+    /// What it comes to, where it is not the default.
     fn care_text(&self) -> Option<String> {
         let care = Care {
             media: None,
@@ -174,7 +175,7 @@ impl Config {
         }
     }
 
-    /// What is written of groups of gateways comes to, a line each where it is not the usual.
+    /// What each group comes to, a line for each whose care is not the default.
     pub(crate) fn cares_text(&self) -> String {
         let groups = self.gateway_group.iter();
         let lines = groups.filter_map(|group| Some((&group.name, group.care_text()?)));

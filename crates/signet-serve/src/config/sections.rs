@@ -487,7 +487,7 @@ mirror! { Dns of sip_net::DnsConfig:
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Metrics {
-    /// Where; without it nowhere.
+    /// The address that answers; without it there is none.
     pub listen: Option<SocketAddr>,
 }
 
@@ -495,7 +495,7 @@ pub struct Metrics {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Log {
-    /// From which level on.
+    /// The least severe level that is logged.
     pub level: LogLevel,
     /// How a line is written.
     pub format: LogFormat,

@@ -509,7 +509,7 @@ impl Config {
         }
     }
 
-    /// What is written of trunks comes to, a line each.
+    /// What each trunk comes to, a line for each.
     pub(crate) fn trunks_text(&self) -> String {
         let groups = self.gateway_group.iter();
         let trunks = groups.filter_map(|group| Some((group, self.trunk_of(group)?)));

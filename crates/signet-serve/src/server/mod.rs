@@ -88,12 +88,12 @@ pub struct TraceOverrides {
     pub sip: bool,
     /// The file that they are written to.
     pub pcap: Option<PathBuf>,
-    /// Which.
+    /// Which messages are shown.
     pub filter: Filter,
 }
 
 impl TraceOverrides {
-    /// Says so in a configuration.
+    /// Puts what was said into a configuration.
     pub fn apply(&self, log: &mut Log) {
         log.trace_sip |= self.sip;
         let (pcap, filter) = (&self.pcap, &self.filter);
