@@ -356,6 +356,13 @@ impl Comparison {
         for warning in &self.warnings {
             let _ = writeln!(text, "! {warning}");
         }
+        self.write_rows(&mut text, all);
+        self.write_agreement(&mut text);
+        text
+    }
+
+    /// What differs or is lost, a line for each figure; with `all` what agrees too.
+    fn write_rows(&self, text: &mut String, all: bool) {
         let is_shown = |row: &&Row| all || row.agrees == Some(false) || row.is_lost();
         for row in self.rows.iter().filter(is_shown) {
             let Some(kind) = kind_of(row.figure) else {
@@ -380,6 +387,10 @@ impl Comparison {
                 told(row.b)
             );
         }
+    }
+
+    /// How many figures agree, how many are lost, and how many were not judged.
+    fn write_agreement(&self, text: &mut String) {
         let (agreeing, judged) = self.agreeing();
         let _ = match judged {
             0 => writeln!(text, "No figure could be judged."),
@@ -431,7 +442,6 @@ impl Comparison {
                 self.not_asked
             );
         }
-        text
     }
 }
 
