@@ -115,6 +115,12 @@ impl Worker {
                 why: None,
             });
         }
+        self.handle_inputs(now_ns);
+        Ok(())
+    }
+
+    /// Does what follows of what happened, and then what is due.
+    fn handle_inputs(&mut self, now_ns: u64) {
         let mut inputs = std::mem::take(&mut self.inputs);
         for what in inputs.drain(..) {
             self.handle(what);
@@ -122,12 +128,11 @@ impl Worker {
         self.inputs = inputs;
         self.welcome(now_ns);
         let mut due = std::mem::take(&mut self.due);
-        self.agenda.advance(now_ms, |what| due.push(what));
+        self.agenda.advance(to_ms(now_ns), |what| due.push(what));
         for what in due.drain(..) {
             self.do_due(now_ns, what);
         }
         self.due = due;
-        Ok(())
     }
 
     /// Does what is due in the transactions, and says of what is sent again
