@@ -58,9 +58,9 @@ pub enum Reason {
     BelowTheFloor(BelowTheFloor),
     /// It protects too little.
     Below {
-        /// What.
+        /// What it protects too little.
         aspect: Aspect,
-        /// How much it does.
+        /// How much it protects that.
         level: Level,
         /// How much is asked for.
         least: Level,

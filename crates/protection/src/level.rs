@@ -118,7 +118,7 @@ pub struct Protection {
 }
 
 impl Protection {
-    /// What hinders nothing that stands beside it.
+    /// What lowers no level of what it is put together with ([`Protection::with`]).
     pub const WHOLE: Self = Self {
         confidentiality: Some(Level::TEN),
         authentication: Some(Level::TEN),

@@ -35,7 +35,7 @@ impl Policy {
         }
     }
 
-    /// These, and what they do not say as another has it.
+    /// These, and from `other` what they do not ask for.
     pub fn or(self, other: Self) -> Self {
         Self {
             min_confidentiality: self.min_confidentiality.or(other.min_confidentiality),

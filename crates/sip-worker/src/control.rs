@@ -28,7 +28,8 @@ counters::counters! {
     #[derive(Clone, Copy, Debug, Default)]
     pub struct Figures {
         parts {
-            /// How bad it is, in thousandths of a step of [`sip_limit::Controller::severity`].
+            /// How overloaded it is, in thousandths of a step of
+            /// [`sip_limit::Controller::severity`].
             pub severity: u32,
         }
         /// Messages handed from one worker to another.

@@ -130,7 +130,8 @@ pub trait Sockets {
     fn find_unreachable(&mut self, remote: SocketAddr, quoted: &[u8]);
     /// The peer of a connection wants to be reached by it (RFC 5923).
     fn alias(&mut self, conn: ConnId, host: &str, port: Option<u16>);
-    /// Gives sends the connections by which their receivers want to be reached; how many.
+    /// Puts into the sends of an outbox the connections by which their receivers want to be
+    /// reached; gives how many.
     fn name_aliases(&self, outbox: &mut Outbox, now_unix_s: u64) -> u64;
     /// The settings have changed, and so perhaps who is trusted.
     fn settings_changed(&mut self);
@@ -138,8 +139,8 @@ pub trait Sockets {
     fn held_bytes(&self) -> usize;
     /// Gives back memory that nothing needs.
     fn trim(&mut self);
-    /// The address of this server's end that a message leaves from which was just sent there;
-    /// `None` where there was no way. Asked while messages are traced.
+    /// The address of this server from which a message that was just sent there leaves; `None`
+    /// where it had no way to go. Asked while messages are traced.
     fn local_for(&mut self, to: &Target) -> Option<SocketAddr>;
     /// Whether the last turn left nothing to read.
     fn is_drained(&self) -> bool;
@@ -223,7 +224,7 @@ pub enum Direction {
 /// A message that came or goes, for the operator's eyes.
 #[derive(Clone, Copy, Debug)]
 pub struct Passing<'a> {
-    /// Which of them.
+    /// Whether it came or goes.
     pub direction: Direction,
     /// By which transport.
     pub transport: Transport,

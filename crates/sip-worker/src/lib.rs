@@ -99,11 +99,12 @@ pub struct Parts<E: Environment> {
     pub records: E::Records,
     /// This worker's share in what messages hold.
     pub memory: Share,
-    /// A queue that stands for so long is one too many; 0 is never.
+    /// How long arriving messages may wait, in milliseconds, before a part of what begins is
+    /// refused; 0 is for ever.
     pub queue_ms_max: u64,
     /// Whether connections are used again for what goes to their peers (RFC 5923).
     pub uses_aliases: bool,
-    /// How bad it is with each worker.
+    /// How overloaded each worker is.
     pub severities: Severities,
     /// Who asks too much.
     pub guard: Arc<Guard>,

@@ -7,8 +7,8 @@ use sip_limit::{Controller, Shares, Signals};
 
 use crate::{Environment, Sockets, Worker};
 
-/// How bad it is with each worker, in thousandths of a step. A message that one
-/// worker receives may be another's to handle, so the worst counts for all.
+/// How overloaded each worker is, in thousandths of a step. A message that one worker receives may
+/// be another's to handle, so the worst counts for all.
 pub type Severities = Arc<[AtomicU32]>;
 
 pub(super) struct Overload {
@@ -37,7 +37,7 @@ impl Overload {
         }
     }
 
-    /// How bad it is with this worker, in thousandths of a step.
+    /// How overloaded this worker is, in thousandths of a step.
     pub(super) fn severity(&self) -> u32 {
         (self.controller.severity() * 1_000.0) as u32
     }
