@@ -38,7 +38,7 @@ pub(super) fn log(name: &str, event: &TrunkEvent) {
             tracing::warn!(
                 trunk = name,
                 for_s,
-                "a trunk's password was refused: nothing is sent to it for so long; look at its password_file and auth_user"
+                "a trunk's password was refused: nothing is sent to it for {for_s} s; look at its password_file and auth_user"
             );
         }
     }

@@ -204,7 +204,7 @@ pub(crate) fn two_parts<'a>(body: &'a [u8], boundary: &[u8]) -> Result<Parts<'a>
     const WRONG: OpenError = OpenError::Mime("it has not two parts");
     // RFC 2046 5.1.1: a boundary has 1 to 70 characters.
     if boundary.is_empty() || boundary.len() > 70 {
-        return Err(OpenError::Mime("the boundary is none"));
+        return Err(OpenError::Mime("the boundary has not 1 to 70 characters"));
     }
     let delimiter = [b"\r\n--", boundary].concat();
     let opening = delimiter.get(2..).unwrap_or_default();

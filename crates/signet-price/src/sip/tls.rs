@@ -97,7 +97,7 @@ impl Ends {
     pub(super) fn shake(&self) -> Result<Established, Error> {
         let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 5061));
         let side = Side::client(Arc::clone(&self.client), Some(NAME), at.ip());
-        let side = side.ok_or_else(|| fault("a handshake", "the name is none"))?;
+        let side = side.ok_or_else(|| fault("a handshake", "the server's name cannot be used"))?;
         let mut client = Handshake::new(side, at);
         let mut server = Handshake::new(Side::Server(Arc::clone(&self.server)), at);
         let mut taken = Taken::default();

@@ -60,7 +60,7 @@ impl Net {
                 Some(Ok(())) => left -= 1,
                 Some(Err(fault)) => {
                     left -= 1;
-                    tracing::debug!(fault = fault.name(), "a peer is trusted no longer");
+                    tracing::debug!(fault = fault.name(), "a peer is no longer trusted");
                     self.drop_conn(id, CloseReason::Certificate);
                 }
             }

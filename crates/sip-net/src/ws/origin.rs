@@ -60,7 +60,7 @@ impl FromStr for Origin {
             }
         };
         if !is_host {
-            return fault("its host is none");
+            return fault("its host is neither a host name nor an address");
         }
         Ok(Self {
             scheme,
