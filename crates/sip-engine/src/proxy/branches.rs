@@ -10,7 +10,7 @@ use wheel::TimerId;
 
 use super::context::{Branch, Candidate, Context, Key, Owner, Progress, TargetKind, lines_of};
 use super::egress::{Draft, Egress, flow_of, may_stream, path_of, target_uri};
-use super::forward::{Forwarder, RequestCopy};
+use super::forward::{CopyContext, RequestCopy};
 use super::loops;
 use super::next::{is_next, next_targets};
 use super::outcome::Outcome;
@@ -390,7 +390,7 @@ impl Shard {
             body: media.and_then(|media| media.target(at as u16)?.body.as_ref()),
         };
         let (settings, own, gateways) = (&*self.settings, &self.own, &self.gateways);
-        let forwarder = Forwarder::new(settings, own, gateways, &self.tokens, now);
+        let cx = CopyContext::new(settings, own, gateways, &self.tokens, now);
         let start = out.outbox.bytes.len();
         let (txns, loop_hash) = (&self.txns, context.loop_hash);
         let is_neighbour = matches!(candidate.kind, TargetKind::NextHops { .. });
@@ -406,12 +406,7 @@ impl Shard {
                 text.extend_from_slice(oc::OFFER);
             }
         };
-        copy.write(
-            &forwarder,
-            &mut self.edits,
-            write_branch,
-            &mut out.outbox.bytes,
-        );
+        copy.write(&cx, &mut self.edits, write_branch, &mut out.outbox.bytes);
         self.strip = cut;
         if let Some(planned) = &mut planned {
             self.authorize(planned, &mut out.outbox.bytes, start);

@@ -19,8 +19,8 @@ use crate::{Now, Settings};
 /// RFC 3261 16.6 step 3: "one with a field value, which SHOULD be 70".
 const MAX_FORWARDS: u64 = 70;
 
-/// What all copies need of this server.
-pub(crate) struct Forwarder<'a> {
+/// What the copies of a request need beside the request itself.
+pub(crate) struct CopyContext<'a> {
     pub(crate) own: &'a Own,
     pub(crate) tokens: &'a Tokens,
     /// Whether dialogs are kept on this server's path.
@@ -33,7 +33,7 @@ pub(crate) struct Forwarder<'a> {
     pub(crate) relay: Relay<'a>,
 }
 
-impl<'a> Forwarder<'a> {
+impl<'a> CopyContext<'a> {
     pub(crate) fn new(
         settings: &'a Settings,
         own: &'a Own,
@@ -97,7 +97,7 @@ impl RequestCopy<'_> {
     /// Appends the copy to `out`. `write_branch` writes the Via's branch.
     pub(crate) fn write(
         &self,
-        forwarder: &Forwarder<'_>,
+        cx: &CopyContext<'_>,
         edits: &mut Edits,
         write_branch: impl FnOnce(&mut Vec<u8>),
         out: &mut Vec<u8>,
@@ -132,8 +132,8 @@ impl RequestCopy<'_> {
         // before any existing Record-Route header field values, even if a Route header
         // field is already present."
         edits.insert_with(request.headers_start(), |text| {
-            self.write_via(forwarder, write_branch, text);
-            self.write_record_route(forwarder, text);
+            self.write_via(cx, write_branch, text);
+            self.write_record_route(cx, text);
             // RFC 3261 16.6: "This set MUST be pushed into the Route header field of the
             // copy ahead of any existing values, if present.  If the Route header field is
             // absent, it MUST be added, containing that list of URIs."
@@ -286,7 +286,7 @@ impl RequestCopy<'_> {
 
     fn write_via(
         &self,
-        forwarder: &Forwarder<'_>,
+        cx: &CopyContext<'_>,
         write_branch: impl FnOnce(&mut Vec<u8>),
         text: &mut Vec<u8>,
     ) {
@@ -299,9 +299,7 @@ impl RequestCopy<'_> {
         // "sent-by" field into the Via header field." and "To handle this case, the transport layer
         // MUST also be prepared to receive an incoming connection on the source IP address from which
         // the request was sent and port number in the "sent-by" field." It is a listener's.
-        forwarder
-            .own
-            .write_host_port(self.to.listener, &self.local, text);
+        cx.own.write_host_port(self.to.listener, &self.local, text);
         text.extend_from_slice(b";branch=");
         write_branch(text);
         text.extend_from_slice(b"\r\n");

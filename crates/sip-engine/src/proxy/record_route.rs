@@ -8,7 +8,7 @@ use sip_msg::header::Contact;
 use sip_msg::{Field, Flow, HeaderName, ListenerId, Message, Method, Span, Transport, Uri};
 
 use super::context::Identity;
-use super::forward::{Forwarder, RequestCopy};
+use super::forward::{CopyContext, RequestCopy};
 use super::route::{Behind, span_of};
 use crate::nat::{Nat, shows_translation};
 use crate::own::Own;
@@ -17,23 +17,23 @@ use crate::token::{Decoded, Grant, Holder, Led, Marks, Offer, Sides, Tokens, beg
 use crate::trunk::legs::LegCopy;
 
 impl RequestCopy<'_> {
-    pub(super) fn write_record_route(&self, forwarder: &Forwarder<'_>, text: &mut Vec<u8>) {
-        let Some(kind) = self.route_kind(forwarder) else {
+    pub(super) fn write_record_route(&self, cx: &CopyContext<'_>, text: &mut Vec<u8>) {
+        let Some(kind) = self.route_kind(cx) else {
             return;
         };
         let source = self.came.source();
-        let behind = records_behind(self.request, forwarder.own);
+        let behind = records_behind(self.request, cx.own);
         let next = behind.first();
-        let names_another = self.names_another(forwarder, &source, next);
+        let names_another = self.names_another(cx, &source, next);
         // Parsed once, and not where nobody asks.
         let parsed = OnceCell::new();
         let shown = || *parsed.get_or_init(|| first_contact(self.request));
         let flow_up = self
-            .flow_up(forwarder, names_another, &shown)
-            .filter(|_| !forwarder.relay.is_doubted(&source));
-        let is_double = self.is_double(forwarder, kind, flow_up.is_some());
+            .flow_up(cx, names_another, &shown)
+            .filter(|_| !cx.relay.is_doubted(&source));
+        let is_double = self.is_double(cx, kind, flow_up.is_some());
         let marks = self.leg.and_then(LegCopy::marks);
-        let is_any_signed = forwarder.sign_routes
+        let is_any_signed = cx.sign_routes
             || flow_up.is_some()
             || self.flow_down.is_some()
             || marks.is_some()
@@ -45,7 +45,7 @@ impl RequestCopy<'_> {
                 Some(leg) => leg.sides(self.request),
                 None => Sides::of(self.request),
             };
-            let as_shown = shown_as(&forwarder.relay, Some(&source), shown(), next);
+            let as_shown = shown_as(&cx.relay, Some(&source), shown(), next);
             is_to_end = as_shown == Shown::ToEnd;
             // By another's name he is reached along his flow, or not at all; where that is doubted,
             // a gateway is, to end something.
@@ -53,23 +53,20 @@ impl RequestCopy<'_> {
             contact = shown().filter(|_| is_reached && as_shown != Shown::Nowhere);
         }
         let grant = Grant {
-            unix_ms: forwarder.unix_ms,
+            unix_ms: cx.unix_ms,
             behind: &behind,
             target: contact.as_ref(),
             is_to_end,
             marks,
             media: self.media,
-            leads_to_gateway: forwarder.relay.is_gateways(&source),
+            leads_to_gateway: cx.relay.is_gateways(&source),
             ..Grant::default()
         };
         // The requests of whoever gets this copy leave by the last of our values,
         // the caller's by the first.
         let mut value = |listener, transport, local: &SocketAddr, grant: Grant<'_>| {
             let (is_signed, uri) = (
-                forwarder.sign_routes
-                    || grant.flow.is_some()
-                    || marks.is_some()
-                    || grant.media.is_some(),
+                cx.sign_routes || grant.flow.is_some() || marks.is_some() || grant.media.is_some(),
                 RouteUri {
                     kind,
                     listener,
@@ -77,12 +74,10 @@ impl RequestCopy<'_> {
                     local,
                 },
             );
-            uri.write(forwarder, text, |text| {
+            uri.write(cx, text, |text| {
                 if let Some(sides) = sides.as_ref().filter(|_| is_signed) {
                     let start = text.len();
-                    forwarder
-                        .tokens
-                        .write_grant(sides, Holder::Receiver, &grant, text);
+                    cx.tokens.write_grant(sides, Holder::Receiver, &grant, text);
                     if text.len() > start {
                         text.push(b'@');
                     }
@@ -105,7 +100,7 @@ impl RequestCopy<'_> {
             let instance = flow_up.and_then(|_| first_instance(self.request));
             let up_grant = Grant {
                 flow: flow_up,
-                instance: instance.map(|instance| forwarder.tokens.instance(instance)),
+                instance: instance.map(|instance| cx.tokens.instance(instance)),
                 ..grant
             };
             value(up.listener, up.transport, &up.local, up_grant);
@@ -113,7 +108,7 @@ impl RequestCopy<'_> {
     }
 
     /// Whether the copy gets a Record-Route, and of which scheme.
-    fn route_kind(&self, forwarder: &Forwarder<'_>) -> Option<Scheme> {
+    fn route_kind(&self, cx: &CopyContext<'_>) -> Option<Scheme> {
         if !makes_dialogs(self.request.method()) {
             return None;
         }
@@ -134,7 +129,7 @@ impl RequestCopy<'_> {
         let must = secure != self.came.by.transport.is_secure();
         // What is done for a trunk has to be done for all requests of the dialog.
         let is_marked = self.leg.is_some_and(|leg| leg.marks().is_some());
-        match (secure, must || forwarder.record_route || is_marked) {
+        match (secure, must || cx.record_route || is_marked) {
             (_, false) => None,
             (true, true) => Some(Scheme::Sips),
             (false, true) => Some(Scheme::Sip),
@@ -142,7 +137,7 @@ impl RequestCopy<'_> {
     }
 
     /// Whether the two sides need a URI each: RFC 5658's double Record-Route.
-    fn is_double(&self, forwarder: &Forwarder<'_>, kind: Scheme, has_flow_up: bool) -> bool {
+    fn is_double(&self, cx: &CopyContext<'_>, kind: Scheme, has_flow_up: bool) -> bool {
         let came_by = self.came.by;
         if kind == Scheme::Sips && !came_by.transport.is_secure() {
             // The other side could not be reached by a SIPS URI. This one can.
@@ -150,8 +145,7 @@ impl RequestCopy<'_> {
         }
         has_flow_up
             || self.flow_down.is_some()
-            || forwarder.own.transport(came_by.listener)
-                != forwarder.own.transport(self.to.listener)
+            || cx.own.transport(came_by.listener) != cx.own.transport(self.to.listener)
             || came_by.listener != self.to.listener
     }
 
@@ -160,13 +154,8 @@ impl RequestCopy<'_> {
     /// that name, so he reaches the caller himself by it, at whatever place the caller
     /// shows, and nobody else. A peer may show places of peers: it calls for others, and
     /// a trunk writes into To what was dialled.
-    fn names_another(
-        &self,
-        forwarder: &Forwarder<'_>,
-        source: &Source,
-        next: Option<&Uri<'_>>,
-    ) -> bool {
-        let (request, own, relay) = (self.request, forwarder.own, &forwarder.relay);
+    fn names_another(&self, cx: &CopyContext<'_>, source: &Source, next: Option<&Uri<'_>>) -> bool {
+        let (request, own, relay) = (self.request, cx.own, &cx.relay);
         // A peer's request needs no token: that it seems to be of a dialog says nothing.
         let is_within = self.routed.grant.is_some() || !relay.asks_who_calls();
         if self.came.chosen_by != ChosenBy::User && is_within {
@@ -195,7 +184,7 @@ impl RequestCopy<'_> {
     /// connection or from behind a network address translation.
     fn flow_up<'m>(
         &self,
-        forwarder: &Forwarder<'_>,
+        cx: &CopyContext<'_>,
         names_another: bool,
         shown: &dyn Fn() -> Option<Uri<'m>>,
     ) -> Option<&Flow> {
@@ -220,7 +209,7 @@ impl RequestCopy<'_> {
             let contact = shown();
             contact.is_some_and(|uri| shows_translation(&uri, came_by, has_other_port))
         };
-        let is_behind = match forwarder.relay.settings.nat.of(came_by) {
+        let is_behind = match cx.relay.settings.nat.of(came_by) {
             Nat::Always => true,
             Nat::Auto => is_translated() || contact_shows(),
             Nat::Never => false,
@@ -240,7 +229,7 @@ struct RouteUri<'a> {
 impl RouteUri<'_> {
     fn write(
         &self,
-        forwarder: &Forwarder<'_>,
+        cx: &CopyContext<'_>,
         text: &mut Vec<u8>,
         write_user: impl FnOnce(&mut Vec<u8>),
     ) {
@@ -257,9 +246,7 @@ impl RouteUri<'_> {
         // the element inserting it (or a suitable stand-in) when the server location
         // procedures of [4] are applied to it, so that subsequent requests reach the same
         // SIP element." So it says its transport wherever UDP is not it.
-        forwarder
-            .own
-            .write_host_port(self.listener, self.local, text);
+        cx.own.write_host_port(self.listener, self.local, text);
         // For `sips` that is TLS, unless it is a WebSocket under TLS.
         let is_told = match self.kind {
             Scheme::Sip => self.transport != Transport::Udp,

@@ -11,7 +11,7 @@ use siphasher::sip::{SipHasher13, SipHasher24};
 
 use super::context::Candidate;
 use super::egress::{Draft, Egress, may_stream, path_of, target_uri};
-use super::forward::{Forwarder, RequestCopy};
+use super::forward::{CopyContext, RequestCopy};
 use super::outcome::Outcome;
 use super::privacy::hidden_lines;
 use super::responses::write_upstream;
@@ -244,7 +244,7 @@ impl Shard {
             body: job.body.as_deref(),
         };
         let (settings, own, gateways) = (&*self.settings, &self.own, &self.gateways);
-        let forwarder = Forwarder::new(settings, own, gateways, &self.tokens, now);
+        let cx = CopyContext::new(settings, own, gateways, &self.tokens, now);
         let branch = stateless_branch(&self.keys.branches, &job.request);
         let way_back = job.request.top_via().ok();
         let flow_back = job.sender.flow.conn.is_some().then_some(&job.sender.flow);
@@ -270,12 +270,7 @@ impl Shard {
             }
         };
         let start = out.outbox.bytes.len();
-        copy.write(
-            &forwarder,
-            &mut self.edits,
-            write_branch,
-            &mut out.outbox.bytes,
-        );
+        copy.write(&cx, &mut self.edits, write_branch, &mut out.outbox.bytes);
         out.outbox.send_since(start, egress.to.clone(), 0);
     }
 
