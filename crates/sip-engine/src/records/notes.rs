@@ -7,7 +7,7 @@ use sip_msg::header::NameAddr;
 use sip_msg::uri::Scheme;
 use sip_msg::{Message, Method, Uri};
 
-use super::open::{Refresher, Unfollowed};
+use super::open::{MatchedBy, Unfollowed};
 use super::{AskedTimer, CallRecord, EndedBy, Followed, Fork, Names, Why, expires_s, printable};
 use crate::calls::End;
 use crate::park::{Job, Parked};
@@ -406,8 +406,8 @@ impl Shard {
             let lifetime_s = self.settings.proxy.dialog_token_lifetime_s;
             let (added_s, wheel) = (added_s(context, response), &mut self.wheel);
             let by = match context.speaks_for_dialog {
-                true => Refresher::Dialog,
-                false => Refresher::Names,
+                true => MatchedBy::Token,
+                false => MatchedBy::Names,
             };
             let went_to = |end: End| context.is_answered_from(end);
             let messages = (request, response);

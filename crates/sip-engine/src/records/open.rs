@@ -93,12 +93,12 @@ impl<'n> Names<'n> {
     }
 }
 
-/// What shows that a request which refreshes a session is of its dialog.
+/// By what a request that refreshes a session was found to be of its dialog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refresher {
-    /// The token of the dialog.
-    Dialog,
-    /// Call-ID and tags, which both sides have and others may.
+pub(crate) enum MatchedBy {
+    /// The dialog's token.
+    Token,
+    /// Call-ID and tags alone, which others than the two sides may know.
     Names,
 }
 
@@ -361,7 +361,7 @@ impl OpenCalls {
         lifetime_s: u64,
         (request, response): (&Message, &Message),
         added_s: Option<u32>,
-        (by, went_to): (Refresher, impl Fn(End) -> bool),
+        (by, went_to): (MatchedBy, impl Fn(End) -> bool),
         wheel: &mut Wheel<Timer>,
     ) {
         if let Some(id) = self.id(request)
@@ -376,7 +376,7 @@ impl OpenCalls {
                 EndedBy::Caller => said_s.is_some(),
                 _ => request.has_option(HeaderName::Supported, "timer"),
             };
-            if by == Refresher::Names || open.has_namesake {
+            if by == MatchedBy::Names || open.has_namesake {
                 if open.other_end(sender).is_some_and(went_to) {
                     open.prolong(now, lifetime_s, agreed_s.filter(|_| callee_keeps_it));
                     // Nor is it over by a BYE that did not reach who agrees on it.
