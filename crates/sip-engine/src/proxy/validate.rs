@@ -19,12 +19,13 @@ pub(crate) enum Reject {
     ActAsRecipient,
 }
 
-/// What the request says about its own reach.
+/// What the checks found that forwarding needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reach {
-    /// Max-Breadth: the configured one, or less where the request says so.
+pub(crate) struct Checked {
+    /// Max-Breadth (RFC 5393): the configured one, or less where the request says so.
     pub(crate) breadth: u32,
-    /// The hash of its treatment, for the branch.
+    /// The hash of all that decides how the request is treated, for the branch; 0 for ACK and
+    /// CANCEL, which bear none.
     pub(crate) loop_hash: u64,
 }
 
@@ -37,7 +38,7 @@ pub(crate) fn check(
     own: &Own,
     loop_key: &[u8; 16],
     breadth_max: u32,
-) -> Result<Reach, Reject> {
+) -> Result<Checked, Reject> {
     // RFC 3261 16.3: "Any components involved in the remainder of these Request
     // Validation steps or the Request Forwarding section MUST be well-formed." Those that
     // every message must have were looked at before.
@@ -65,7 +66,7 @@ pub(crate) fn check(
     {
         return Err(Reject::ProxyRequire);
     }
-    Ok(Reach { breadth, loop_hash })
+    Ok(Checked { breadth, loop_hash })
 }
 
 fn because(status: u16, reason: Reason) -> Reject {
@@ -152,7 +153,7 @@ mod tests {
         let message = Message::parse(text.as_bytes(), &Limits::default()).unwrap();
         let scheme = message.uri().unwrap().scheme;
         let own = Own::new(&crate::Settings::default());
-        check(&message, scheme, &own, &[1; 16], 60).map(|reach| reach.breadth)
+        check(&message, scheme, &own, &[1; 16], 60).map(|checked| checked.breadth)
     }
 
     #[test]

@@ -209,9 +209,9 @@ impl Shard {
             Role::Proxy => {
                 let (own, key) = (&self.own, &self.keys.loops);
                 match validate::check(&job.request, routed.scheme, own, key, default) {
-                    Ok(reach) => {
-                        job.breadth = reach.breadth;
-                        job.loop_hash = reach.loop_hash;
+                    Ok(checked) => {
+                        job.breadth = checked.breadth;
+                        job.loop_hash = checked.loop_hash;
                     }
                     // RFC 3261 8.3: "Redirect servers MUST ignore features that are not understood (including
                     // unrecognized header fields, any unknown option tags in Require, or even method names)
