@@ -146,25 +146,25 @@ enum Form<'n> {
     Odd(&'n str),
 }
 
-/// The fronts of both lists as the rules read them.
+/// The prefixes of both lists as the rules read them.
 #[derive(Debug)]
-pub(crate) struct Fronts {
+pub(crate) struct NumberLists {
     blocked: List,
     premium: List,
 }
 
-/// The fronts of a list.
+/// The prefixes of one list.
 #[derive(Debug)]
 struct List {
-    fronts: Vec<Front>,
+    prefixes: Vec<ListedPrefix>,
     /// How often they were compared with a reading of a number.
     #[cfg(test)]
     asked: std::sync::atomic::AtomicUsize,
 }
 
-/// A front of numbers.
+/// A prefix in a list.
 #[derive(Debug)]
-struct Front {
+struct ListedPrefix {
     /// As it is written.
     text: Box<str>,
     /// With `+` and the country's code, where that can be told.
@@ -172,13 +172,13 @@ struct Front {
 }
 
 impl List {
-    fn new(rules: &NumberRules, fronts: &[Box<str>]) -> Self {
-        let fronts = fronts.iter().map(|text| Front {
+    fn new(rules: &NumberRules, prefixes: &[Box<str>]) -> Self {
+        let prefixes = prefixes.iter().map(|text| ListedPrefix {
             text: text.clone(),
             global: rules.global(text),
         });
         Self {
-            fronts: fronts.collect(),
+            prefixes: prefixes.collect(),
             #[cfg(test)]
             asked: std::sync::atomic::AtomicUsize::new(0),
         }
@@ -189,12 +189,12 @@ impl List {
         #[cfg(test)]
         self.asked
             .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        self.fronts.iter().any(|front| match form {
+        self.prefixes.iter().any(|prefix| match form {
             Form::Global(number) => {
-                let global = front.global.as_deref();
-                global.is_some_and(|front| number.starts_with(front))
+                let global = prefix.global.as_deref();
+                global.is_some_and(|prefix| number.starts_with(prefix))
             }
-            Form::Local(number) | Form::Odd(number) => number.starts_with(&*front.text),
+            Form::Local(number) | Form::Odd(number) => number.starts_with(&*prefix.text),
         })
     }
 }
@@ -209,18 +209,18 @@ impl NumberRules {
     }
 
     /// The lists as these rules read them: once, when the rules are taken over.
-    pub(crate) fn fronts(&self) -> Fronts {
-        Fronts {
+    pub(crate) fn lists(&self) -> NumberLists {
+        NumberLists {
             blocked: List::new(self, &self.blocked),
             premium: List::new(self, &self.premium),
         }
     }
 
     /// What a number is, that was dialled so and leaves so.
-    pub(crate) fn class(&self, fronts: &Fronts, dialled: &str, leaving: &str) -> Class {
+    pub(crate) fn class(&self, lists: &NumberLists, dialled: &str, leaving: &str) -> Class {
         match self.is_emergency(dialled) || self.is_emergency(leaving) {
             true => Class::Emergency,
-            false => self.worst(fronts, [dialled, leaving]),
+            false => self.worst(lists, [dialled, leaving]),
         }
     }
 
@@ -248,17 +248,17 @@ impl NumberRules {
     /// country here.
     pub(crate) fn worst<'n>(
         &self,
-        fronts: &Fronts,
+        lists: &NumberLists,
         readings: impl IntoIterator<Item = &'n str>,
     ) -> Class {
         let mut needs = None;
         for (before, number) in readings.into_iter().enumerate() {
             // In which lists it is cannot be told without reading it to its end.
             let is_readable = before < PARTS_MAX && !self.is_tangled(number);
-            if !is_readable || self.is_listed(&fronts.blocked, number) {
+            if !is_readable || self.is_listed(&lists.blocked, number) {
                 return Class::Blocked;
             }
-            needs = needs.max(self.needs(fronts, number));
+            needs = needs.max(self.needs(lists, number));
         }
         // What cannot be told costs what is dearest of what needs no list.
         Class::Needs(needs.unwrap_or(Permission::International))
@@ -282,8 +282,8 @@ impl NumberRules {
         rules.find_map(|rule| rule.apply(number))
     }
 
-    fn needs(&self, fronts: &Fronts, number: &str) -> Option<Permission> {
-        if self.is_listed(&fronts.premium, number) {
+    fn needs(&self, lists: &NumberLists, number: &str) -> Option<Permission> {
+        if self.is_listed(&lists.premium, number) {
             return Some(Permission::Premium);
         }
         match self.form(number) {
@@ -515,7 +515,7 @@ mod tests {
 
     fn class(number: &str) -> Class {
         let rules = german();
-        rules.class(&rules.fronts(), number, number)
+        rules.class(&rules.lists(), number, number)
     }
 
     #[test]
@@ -630,8 +630,8 @@ mod tests {
     #[test]
     fn no_more_readings_of_a_number_are_judged_than_it_may_have_parts() {
         let rules = german();
-        let fronts = rules.fronts();
-        let worst = |count: usize| rules.worst(&fronts, vec!["030123"; count]);
+        let lists = rules.lists();
+        let worst = |count: usize| rules.worst(&lists, vec!["030123"; count]);
         assert_eq!(worst(8), Class::Needs(Permission::National));
         assert_eq!(worst(9), Class::Blocked);
     }
@@ -642,11 +642,11 @@ mod tests {
         let mut rules = german();
         rules.premium.clear();
         rules.blocked = (0..1_000).map(|of| format!("+88{of}").into()).collect();
-        let fronts = rules.fronts();
+        let lists = rules.lists();
         let compared = |number: &str| {
-            fronts.blocked.asked.store(0, Ordering::Relaxed);
-            rules.class(&fronts, number, number);
-            fronts.blocked.asked.load(Ordering::Relaxed)
+            lists.blocked.asked.store(0, Ordering::Relaxed);
+            rules.class(&lists, number, number);
+            lists.blocked.asked.load(Ordering::Relaxed)
         };
         // It is judged as it was dialled and as it leaves.
         assert_eq!(compared("+4930123"), 2);
@@ -664,15 +664,15 @@ mod tests {
     #[test]
     fn the_worse_of_two_spellings_counts() {
         let rules = german();
-        let fronts = rules.fronts();
-        let of = |dialled, leaving| rules.class(&fronts, dialled, leaving);
+        let lists = rules.lists();
+        let of = |dialled, leaving| rules.class(&lists, dialled, leaving);
         // 9 for a line, which the group cuts.
         assert_eq!(of("90900123", "0900123"), Class::Blocked);
         assert_eq!(
             of("9004312", "004312"),
             Class::Needs(Permission::International)
         );
-        // The provider's own front.
+        // The provider's own prefix.
         assert_eq!(
             of("030123", "77#030123"),
             Class::Needs(Permission::National)
@@ -684,8 +684,8 @@ mod tests {
     #[test]
     fn without_a_country_everything_with_a_code_is_abroad() {
         let rules = NumberRules::default();
-        let fronts = rules.fronts();
-        let needs = |number| match rules.class(&fronts, number, number) {
+        let lists = rules.lists();
+        let needs = |number| match rules.class(&lists, number, number) {
             Class::Needs(needs) => needs,
             other => panic!("{other:?}"),
         };
@@ -704,8 +704,8 @@ mod tests {
             premium: vec!["+1900".into()],
             ..NumberRules::default()
         };
-        let fronts = american.fronts();
-        let of = |number| american.class(&fronts, number, number);
+        let lists = american.lists();
+        let of = |number| american.class(&lists, number, number);
         assert_eq!(of("12125551212"), Class::Needs(Permission::National));
         assert_eq!(of("+12125551212"), Class::Needs(Permission::National));
         assert_eq!(of("2125551212"), Class::Needs(Permission::National));

@@ -32,7 +32,7 @@ use crate::gateways::{Gateways, SharedGateways};
 use crate::hops::DeadHops;
 use crate::lanes::Lanes;
 use crate::media::Offered;
-use crate::numbers::Fronts;
+use crate::numbers::NumberLists;
 use crate::own::Own;
 use crate::park::{Parked, Parks};
 use crate::permit::{Gate, GateContext};
@@ -139,7 +139,7 @@ pub struct Shard {
     /// Whether anything is written of numbers and people.
     pub(crate) has_people: bool,
     /// The lists of numbers, as they are compared.
-    pub(crate) fronts: Fronts,
+    pub(crate) number_lists: NumberLists,
     /// Whose forwards count for the targets that were found last.
     pub(crate) divert: Option<Box<Divert>>,
     /// How many names may still be looked at for the request at hand.
@@ -201,7 +201,7 @@ impl Shard {
             loss_percent: 0,
             neighbours: sip_limit::oc::Neighbours::default(),
             has_people: settings.has_people(),
-            fronts: settings.numbers.fronts(),
+            number_lists: settings.numbers.lists(),
             divert: None,
             steps_left: 0,
             settings,
@@ -225,7 +225,7 @@ impl Shard {
         let known = &self.shared.gateways.trunks;
         self.trunks.reload(&settings, Some(known));
         self.has_people = settings.has_people();
-        self.fronts = settings.numbers.fronts();
+        self.number_lists = settings.numbers.lists();
         self.settings = settings;
         self.plan_probes();
         if !keeps_as_before {

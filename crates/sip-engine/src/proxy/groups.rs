@@ -212,8 +212,8 @@ impl Shard {
         // Nothing but its number, and nothing that a next hop could add to that.
         let is_plain = is_ours && readings.len() == 1 && number_of(uri).is_some();
         match is_plain {
-            true => rules.class(&self.fronts, number, number),
-            false => rules.worst(&self.fronts, readings.iter().map(String::as_str)),
+            true => rules.class(&self.number_lists, number, number),
+            false => rules.worst(&self.number_lists, readings.iter().map(String::as_str)),
         }
     }
 
@@ -251,10 +251,10 @@ impl Shard {
     ) -> Result<bool, Outcome> {
         let rules = &self.settings.numbers;
         let leaving = rewritten(number, group);
-        let is_emergency = self.judge(permit, rules.class(&self.fronts, number, &leaving))?;
+        let is_emergency = self.judge(permit, rules.class(&self.number_lists, number, &leaving))?;
         let trunk = group.trunk.as_ref();
         match trunk.and_then(|trunk| trunk.numbers.plan.understood(&leaving)) {
-            Some(e164) => self.judge(permit, rules.class(&self.fronts, number, &e164)),
+            Some(e164) => self.judge(permit, rules.class(&self.number_lists, number, &e164)),
             None => Ok(is_emergency),
         }
     }
@@ -271,7 +271,7 @@ impl Shard {
         let readings = readings_of(uri);
         let mut understood = readings.iter().filter_map(|of| plan.understood(of));
         understood.try_for_each(|e164| {
-            let class = rules.worst(&self.fronts, [&*e164]);
+            let class = rules.worst(&self.number_lists, [&*e164]);
             self.judge(permit, class).map(drop)
         })
     }

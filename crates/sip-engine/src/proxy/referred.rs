@@ -232,7 +232,7 @@ impl Shard {
         let read = readings.iter().filter_map(|of| plan?.understood(of));
         let rewritten = number_of(uri).and_then(|number| rules.rewritten(&number));
         let mut others = read.chain(rewritten);
-        others.try_for_each(|number| asker.may(rules.worst(&self.fronts, [&*number])))
+        others.try_for_each(|number| asker.may(rules.worst(&self.number_lists, [&*number])))
     }
 
     /// Whether that is the URI of somebody's phone, as it stands in the Contact of a call, or a
