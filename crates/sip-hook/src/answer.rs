@@ -88,7 +88,7 @@ impl Answer {
     /// Reads and checks one; an error says what is wrong with it.
     pub(crate) fn read(given: &Value) -> Result<Self, String> {
         if !given.is_object() {
-            return Err("an answer is no object".to_owned());
+            return Err("it is not an object".to_owned());
         }
         let action = match text(given, "action")? {
             None => return Err("it has no `action`".to_owned()),
@@ -102,7 +102,9 @@ impl Answer {
         };
         let cache_s = match given.get("cache_s") {
             None | Some(Value::Null) => 0,
-            Some(given) => given.as_u64().ok_or("`cache_s` is no number of seconds")?,
+            Some(given) => given
+                .as_u64()
+                .ok_or("`cache_s` is not a number of seconds")?,
         };
         Ok(Self {
             action,
@@ -116,7 +118,7 @@ fn text<'v>(given: &'v Value, name: &str) -> Result<Option<&'v str>, String> {
     match given.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(format!("`{name}` is no text")),
+        Some(_) => Err(format!("`{name}` is not a string")),
     }
 }
 
@@ -127,7 +129,7 @@ fn uri(given: &Value, name: &str) -> Result<Option<Box<str>>, String> {
     match is_request_uri(text) {
         true => Ok(Some(text.into())),
         false => Err(format!(
-            "`{name}` is no URI that may be called: {}",
+            "`{name}` is not a URI that may be called: {}",
             shown(text)
         )),
     }
@@ -154,7 +156,7 @@ fn reject(given: &Value) -> Result<Action, String> {
     let status = u16::try_from(status)
         .ok()
         .filter(|status| matches!(status, 400..=699) && !matches!(status, 401 | 407))
-        .ok_or("`status` is no number from 400 to 699, without 401 and 407")?;
+        .ok_or("`status` is not a number from 400 to 699, or is 401 or 407")?;
     let words = text(given, "reason")?.unwrap_or_default().trim();
     if words.len() > WORDS_MAX || words.chars().any(char::is_control) {
         return Err(format!(

@@ -82,12 +82,12 @@ impl Headers {
         self.names.is_empty()
     }
 
-    /// Reads the object of an answer: a text for each name.
+    /// Reads the object of an answer: a string for each name.
     pub(crate) fn read(given: Option<&Value>) -> Result<Self, String> {
         let given = match given {
             None | Some(Value::Null) => return Ok(Self::default()),
             Some(Value::Object(given)) => given,
-            Some(_) => return Err("`headers` is no object".to_owned()),
+            Some(_) => return Err("`headers` is not an object".to_owned()),
         };
         if given.len() > FIELDS_MAX {
             return Err(format!("it sets more than {FIELDS_MAX} headers"));
@@ -97,7 +97,7 @@ impl Headers {
         for (name, value) in given {
             let told = shown(name);
             if !may_be_set(name) {
-                return Err(format!("the header {told} is not an answer's to set"));
+                return Err(format!("an answer may not set the header {told}"));
             }
             if names.iter().any(|other| other.eq_ignore_ascii_case(name)) {
                 return Err(format!("it sets the header {told} twice"));
@@ -106,7 +106,7 @@ impl Headers {
                 Value::String(value) => value.trim(),
                 // It is cut from the request like all of its name, and there is no other.
                 Value::Null => continue,
-                _ => return Err(format!("the header {told} is no text")),
+                _ => return Err(format!("the header {told} is not a string")),
             };
             if value.is_empty() {
                 continue;

@@ -23,7 +23,7 @@ pub(crate) fn write<'q>(questions: impl Iterator<Item = (u64, &'q Question)>) ->
 pub fn read(body: &[u8]) -> Result<Vec<Given>, String> {
     let body: Value = serde_json::from_slice(body).map_err(|error| {
         format!(
-            "answered what is no JSON (line {}, column {})",
+            "its answer is not JSON (line {}, column {})",
             error.line(),
             error.column()
         )
@@ -31,10 +31,10 @@ pub fn read(body: &[u8]) -> Result<Vec<Given>, String> {
     match body.get("version") {
         None | Some(Value::Null) => {}
         Some(version) if version.as_u64() == Some(VERSION) => {}
-        Some(_) => return Err("answered in a version of the form that is not known".to_owned()),
+        Some(_) => return Err("its answer has a `version` that is not known".to_owned()),
     }
     let Some(answers) = body.get("answers").and_then(Value::as_array) else {
-        return Err("answered without a list of `answers`".to_owned());
+        return Err("its answer has no list of `answers`".to_owned());
     };
     let given = |given: &Value| {
         let id = given.get("id").and_then(Value::as_u64);

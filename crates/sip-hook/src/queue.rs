@@ -120,7 +120,7 @@ impl fmt::Display for Failure {
             Self::Away => f.write_str("it is left alone for a while, because it failed"),
             Self::TimedOut => f.write_str("it did not answer in time"),
             Self::Unreachable => f.write_str("it cannot be reached"),
-            Self::Refused(why) => write!(f, "it refused: {why}"),
+            Self::Refused(why) => write!(f, "it gave no usable answer: {why}"),
             Self::Bad(why) => write!(f, "its answer cannot be used: {why}"),
         }
     }

@@ -79,7 +79,7 @@ impl Shard {
         // nothing else may come to stand in its place.
         let is_sips = |uri: &[u8]| Uri::parse(uri).is_some_and(|uri| uri.scheme == Scheme::Sips);
         if job.routed.is_secure() && uri.is_some_and(|uri| !is_sips(uri)) {
-            return Err("a sips URI is called, and what it gives is none".to_owned());
+            return Err("a sips URI is called, and it gives one that is not".to_owned());
         }
         if uri.is_none() && !request.has(HeaderName::Route) {
             return Ok(None);
@@ -101,7 +101,7 @@ impl Shard {
         };
         let Some(routed) = routed else {
             self.pool.recycle(changed);
-            return Err("no request can be made with it".to_owned());
+            return Err("with its Request-URI the request is malformed or too long".to_owned());
         };
         job.routed = routed;
         let before = std::mem::replace(&mut job.request, changed);

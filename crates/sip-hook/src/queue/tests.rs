@@ -161,7 +161,7 @@ fn a_request_that_is_refused_whole_is_asked_one_by_one() {
     assert_eq!(alone, [1, 2, 3]);
     let told = told(&mut queue);
     assert_eq!((&told[&1], &told[&3]), (&Ok(()), &Ok(())));
-    assert!(matches!(&told[&2], Err(Failure::Refused(why)) if why.contains("no JSON")));
+    assert!(matches!(&told[&2], Err(Failure::Refused(why)) if why.contains("not JSON")));
     assert!(queue.is_idle());
 }
 
