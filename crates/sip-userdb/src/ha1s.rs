@@ -6,8 +6,12 @@ use zeroize::{Zeroize, Zeroizing};
 
 /// Reads the text of one user.
 pub(crate) fn read(text: &[u8]) -> Result<Secrets, BadRow> {
-    let mut value = serde_json::from_slice(text)
-        .map_err(|error| BadRow::Bad(format!("is no JSON: {}", place(&error))))?;
+    let mut value = serde_json::from_slice(text).map_err(|error| {
+        BadRow::Bad(format!(
+            "what is kept of him is not JSON: {}",
+            place(&error)
+        ))
+    })?;
     let secrets = from_value(&value);
     wipe(&mut value);
     secrets
@@ -15,9 +19,9 @@ pub(crate) fn read(text: &[u8]) -> Result<Secrets, BadRow> {
 
 /// Takes what is known from an object; algorithms of others' may stand beside.
 pub(crate) fn from_value(value: &serde_json::Value) -> Result<Secrets, BadRow> {
-    let object = value
-        .as_object()
-        .ok_or_else(|| BadRow::Bad("is no JSON object of HA1s".to_owned()))?;
+    let object = value.as_object().ok_or_else(|| {
+        BadRow::Bad("what is kept of him is not a JSON object of HA1s".to_owned())
+    })?;
     let mut secrets = Secrets::default();
     for algorithm in Algorithm::ALL {
         let Some(digits) = object.get(algorithm.as_str()) else {

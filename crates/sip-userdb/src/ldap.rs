@@ -197,7 +197,7 @@ impl Client {
         for value in found.entries.iter().flat_map(|e| e.values(attribute)) {
             let text = std::str::from_utf8(value).map_err(|_| {
                 Error::new(
-                    format!("{} has a domain that is no text", self.login),
+                    format!("{} has a domain that is not UTF-8", self.login),
                     format!("correct the attribute {attribute}"),
                 )
             })?;
@@ -285,7 +285,7 @@ impl Client {
                 )
             }
             BatchFailure::Cancelled(why) => {
-                Error::new(format!("{login} broke it off ({why})"), "try again")
+                Error::new(format!("{login} broke the search off ({why})"), "try again")
             }
             BatchFailure::TimedOut => {
                 Error::new(format!("{login} did not answer in time"), "try again")
@@ -564,7 +564,7 @@ impl Dialogue<Search, Found> for Talk {
             SEARCH_ENTRY => {
                 let (entry, bytes) = message
                     .entry()
-                    .ok_or_else(|| garbage("an entry that is none"))?;
+                    .ok_or_else(|| garbage("an entry that cannot be read"))?;
                 let (entries, total) = self
                     .found
                     .get_mut(&message.id)
@@ -580,7 +580,7 @@ impl Dialogue<Search, Found> for Talk {
             SEARCH_DONE => {
                 let ended = message
                     .ended()
-                    .ok_or_else(|| garbage("an end of a search that is none"))?;
+                    .ok_or_else(|| garbage("an end of a search that cannot be read"))?;
                 let (entries, _) = self
                     .found
                     .remove(&message.id)

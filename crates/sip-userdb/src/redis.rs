@@ -85,7 +85,7 @@ impl Client {
             "" => 0,
             path => path.parse().map_err(|_| {
                 Error::new(
-                    format!("the URL of Redis has the path {path}, which is no database's number"),
+                    format!("the URL of Redis has the path {path}, which is not the number of a database"),
                     "write it as redis://host/0",
                 )
             })?,
@@ -173,7 +173,7 @@ impl Client {
             domains.push(text.map(str::to_owned).ok_or_else(|| {
                 Error::new(
                     format!(
-                        "{} has a domain in signet:domains that is no text",
+                        "{} has a domain in signet:domains that is not UTF-8",
                         self.login
                     ),
                     "remove it with SREM",
@@ -314,9 +314,10 @@ impl Client {
                     "see what its user may do: docs/STORES.md lists the commands",
                 )
             }
-            BatchFailure::Cancelled(why) => {
-                Error::new(format!("{login} broke it off ({why})"), "try again")
-            }
+            BatchFailure::Cancelled(why) => Error::new(
+                format!("{login} broke the command off ({why})"),
+                "try again",
+            ),
             BatchFailure::TimedOut => {
                 Error::new(format!("{login} did not answer in time"), "try again")
             }
@@ -329,7 +330,9 @@ fn row(reply: Reply) -> Row {
     match reply {
         Reply::Bulk(None) => Ok(None),
         Reply::Bulk(Some(text)) => ha1s::read(&text).map(Some),
-        _ => Err(BadRow::Bad("is no string".to_owned())),
+        _ => Err(BadRow::Bad(
+            "what is kept of him is not a string".to_owned(),
+        )),
     }
 }
 
@@ -371,7 +374,7 @@ fn failure(mut why: String) -> BatchFailure {
 fn unexpected(command: &str, reply: Reply) -> BatchFailure {
     match reply {
         Reply::Error(why) => failure(why),
-        _ => BatchFailure::Refused(format!("an answer to {command} that is none")),
+        _ => BatchFailure::Refused(format!("an unexpected reply to {command}")),
     }
 }
 

@@ -52,7 +52,7 @@ impl Table {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.');
         if name.is_empty() || !name.bytes().all(is_plain) {
             return Err(Error::new(
-                format!("`{}` is no name of a table", name.escape_default()),
+                format!("`{}` is not the name of a table", name.escape_default()),
                 "write letters, digits and underscores, with a schema and a dot before them at \
                  most",
             ));

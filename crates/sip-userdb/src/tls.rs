@@ -47,7 +47,7 @@ pub(crate) fn client(url: &Url, options: &Options) -> Result<Option<TlsClient>, 
     };
     let name = ServerName::try_from(host.clone()).map_err(|_| {
         Error::new(
-            format!("{host} is no name that a certificate can bear"),
+            format!("{host} is not a name that a certificate can bear"),
             "give the store's host name or address",
         )
     })?;

@@ -95,7 +95,7 @@ impl Url {
                 .map(std::borrow::Cow::into_owned)
                 .map_err(|_| {
                     Error::new(
-                        "the URL of a store has bytes in it that are no text",
+                        "the URL of a store has bytes in it that are not UTF-8",
                         "write it in UTF-8",
                     )
                 })

@@ -31,10 +31,10 @@ pub(super) fn write(subjects: &[Subject]) -> Vec<u8> {
 /// unknown. An error is of the whole answer.
 pub(super) fn read(subjects: &[Subject], body: &[u8]) -> Result<Vec<Row>, String> {
     let mut answer: Value = serde_json::from_slice(body)
-        .map_err(|error| format!("an answer that is no JSON ({})", ha1s::place(&error)))?;
+        .map_err(|error| format!("what is not JSON ({})", ha1s::place(&error)))?;
     let rows = match answer.get("users").and_then(Value::as_array) {
         Some(users) => Ok(rows(subjects, users)),
-        None => Err("an answer without a list of users".to_owned()),
+        None => Err("without a list of `users`".to_owned()),
     };
     ha1s::wipe(&mut answer);
     rows

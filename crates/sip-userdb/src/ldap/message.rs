@@ -163,7 +163,7 @@ impl Filter {
 
 /// The first message of `input` and its length; `None` where it is not whole.
 pub(super) fn read(input: &[u8]) -> Result<Option<(Message<'_>, usize)>, &'static str> {
-    const GARBAGE: &str = "what is no message of LDAP";
+    const GARBAGE: &str = "what is not an LDAP message";
     if input.first().is_some_and(|&tag| tag != SEQUENCE) {
         return Err(GARBAGE);
     }

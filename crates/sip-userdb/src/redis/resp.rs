@@ -89,14 +89,14 @@ impl<'a> Reader<'a> {
             b'*' => match length(text)? {
                 None => Reply::Array(None),
                 Some(_) if depth >= DEPTH_MAX => {
-                    return Err("arrays in arrays too deep".to_owned());
+                    return Err("arrays that are nested too deep".to_owned());
                 }
                 Some(len) => match self.array(len, depth)? {
                     Some(items) => Reply::Array(Some(items)),
                     None => return Ok(None),
                 },
             },
-            _ => return Err("a reply that is no RESP2".to_owned()),
+            _ => return Err("a reply that is not RESP2".to_owned()),
         };
         Ok(Some(reply))
     }
@@ -145,7 +145,7 @@ fn number(text: &[u8]) -> Result<i64, String> {
     std::str::from_utf8(text)
         .ok()
         .and_then(|text| text.parse().ok())
-        .ok_or_else(|| "a number that is none".to_owned())
+        .ok_or_else(|| "a number that cannot be read".to_owned())
 }
 
 /// A length; -1 says that there is nothing.

@@ -62,7 +62,7 @@ impl Columns {
             }
             if kind == Kind::Other {
                 return Err(format!(
-                    "the column {} of the statement for users is no text: cast it to text",
+                    "the column {} of the statement for users is not text: cast it to text",
                     name.escape_default()
                 ));
             }
@@ -101,7 +101,7 @@ impl Columns {
                 (Some(_), Err(_)) => {}
                 (None, secrets) => {
                     *secrets = Err(BadRow::Bad(format!(
-                        "what is kept as HA1 for {} is no digest of it",
+                        "what is kept as HA1 for {} is not a digest of that algorithm",
                         algorithm.as_str()
                     )));
                 }

@@ -192,7 +192,7 @@ impl Subscriber {
         };
         if !table.split('.').all(is_name) {
             return Err(Error::new(
-                format!("{} is no name of a table", table.escape_default()),
+                format!("{} is not the name of a table", table.escape_default()),
                 "take letters, digits and underscores, and a full stop after a schema",
             ));
         }
