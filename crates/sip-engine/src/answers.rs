@@ -52,7 +52,7 @@ impl Shard {
         self.answer_saying(now, sender, server, request, line, phrase, more, out)
     }
 
-    /// The same in other words than those of the line.
+    /// The same with another reason phrase than the line's.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn answer_saying(
         &mut self,

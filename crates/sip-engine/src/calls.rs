@@ -75,7 +75,7 @@ impl Call {
         (from, to)
     }
 
-    /// Where the other side is than the one that sent this request.
+    /// Where the side is that did not send this request.
     fn other_end(&self, request: &Message) -> End {
         let (from, to) = self.sides();
         let sender = tags_of(request).0;
@@ -182,8 +182,8 @@ impl Calls {
         true
     }
 
-    /// What a request was answered says that its dialog is over. `counts` says whether it is, by
-    /// where the other side is than its sender.
+    /// The answer to a request says that its dialog is over. `counts` says whether that is believed,
+    /// by where the side is that did not send the request.
     pub(crate) fn end(&mut self, request: &Message, counts: impl FnOnce(End) -> bool) {
         if self.entries.is_empty() {
             return;

@@ -1,5 +1,5 @@
 //! The operator's next hops as all workers see them: their addresses, from the configuration
-//! and as DNS gave them; how each address is; and which hops are drained.
+//! and as DNS gave them; the health of each address; and which hops are drained.
 
 mod health;
 

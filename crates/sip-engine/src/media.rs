@@ -37,14 +37,14 @@ pub(crate) use state::ContextMedia;
     serde(rename_all = "lowercase")
 )]
 pub enum MediaUse {
-    /// Those of a phone behind an address translation, and those of a browser with anybody
-    /// who is none.
+    /// Those of a phone behind an address translation, and those of a browser with anything
+    /// but a browser.
     #[default]
     Auto,
     /// All.
     #[cfg_attr(feature = "serde", serde(rename = "rtpengine"))]
     Always,
-    /// None on this account.
+    /// None. Of a network or a listener: the other end of the call may need one all the same.
     Never,
 }
 

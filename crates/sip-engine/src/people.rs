@@ -105,8 +105,8 @@ impl Forwards {
 }
 
 impl Person {
-    /// How far he may call. Of whom it is written that he is in a group which there is not, it is
-    /// not known, and he stays in the house.
+    /// How far he may call. Whose group does not exist has lost what was written for it: without a
+    /// permission of his own he calls our users at most.
     pub fn permission(&self, rules: &NumberRules) -> Permission {
         let group = self.group_rules(rules);
         let of_all = match (&self.group, group) {

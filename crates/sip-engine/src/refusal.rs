@@ -54,7 +54,7 @@ impl StatusLine {
         }
     }
 
-    /// The same in other words.
+    /// The same with another reason phrase.
     pub(crate) fn saying(self, phrase: &'static str) -> Self {
         Self { phrase, ..self }
     }

@@ -371,7 +371,7 @@ fn is_from((transport, from): (Transport, SocketAddr), addr: SocketAddr) -> bool
     from == addr || (transport.is_reliable() && from.ip() == addr.ip())
 }
 
-/// What is sent within a dialog to a place that was shown.
+/// What may be sent within a dialog to a place that a side has shown as its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Shown {
     /// Nothing.

@@ -158,7 +158,8 @@ pub struct GatewayGroup {
     pub strip: u8,
     /// Digits to put in front after that.
     pub prepend: Arc<str>,
-    /// How its gateways are cared for; `None` for [`Care::USUAL`].
+    /// When its next gateway is tried, and how its gateways are watched; `None` for
+    /// [`Care::USUAL`].
     pub care: Option<Arc<Care>>,
     /// What it is more, where a provider is behind it.
     pub trunk: Option<Arc<Trunk>>,

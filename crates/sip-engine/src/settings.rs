@@ -284,7 +284,7 @@ pub struct Bounds {
     /// Dialogs of which something is remembered beside their tokens; past it the oldest
     /// is forgotten.
     pub dialogs_max: usize,
-    /// Seconds in the Retry-After of such an answer.
+    /// Seconds in the Retry-After of this server's own 503.
     pub retry_after_s: u32,
 }
 

@@ -115,7 +115,7 @@ pub struct Trust {
 /// What befell a trunk, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TrunkEvent {
-    /// Its registration stands otherwise.
+    /// Its registration has changed.
     Registration(Change),
     /// Its password was refused: nothing that begins something is sent to it for a while.
     PasswordRefused {

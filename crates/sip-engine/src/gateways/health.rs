@@ -1,4 +1,4 @@
-//! How one address of the operator's next hops is, as all workers see it.
+//! The health of one address of the operator's next hops, as all workers see it.
 //!
 //! What each call asks is atomic. What happened is noted under a lock of the address's
 //! own, which is taken when something changes, and by probes.
@@ -166,7 +166,7 @@ impl Health {
         is_fresh && (notes.why.is_some() || notes.probes_good + notes.probes_failed > 0)
     }
 
-    /// A request came to nothing there: it is passed over for so long.
+    /// A request came to nothing there: it is passed over for `for_ms`.
     pub(crate) fn failed(&self, now_ms: u64, why: Why, for_ms: u64) -> Option<Change> {
         self.hold(&mut self.lock(), now_ms, why, for_ms)
     }

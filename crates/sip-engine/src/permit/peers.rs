@@ -149,7 +149,7 @@ fn speaks(cx: &GateContext<'_>, entry: &TrustedPeer, host: &[u8]) -> bool {
     let bare = host.strip_suffix(b".").unwrap_or(host);
     match (&entry.speaks_for, &entry.identity) {
         (Some(names), _) => names.iter().any(|name| match &**name {
-            // Everybody is everybody else: our own are named, or not meant.
+            // `*` is every domain but ours: a peer that speaks for one of those has it by name.
             "*" => !cx.own.is_own_host(host),
             name => name.as_bytes().eq_ignore_ascii_case(bare),
         }),

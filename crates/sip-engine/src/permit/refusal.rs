@@ -173,8 +173,7 @@ impl Refusal {
         self.reason
     }
 
-    /// Whether the request is no one's whom the server can trust: the server's
-    /// own trouble is not his fault.
+    /// Whether it is the sender's doing, who may be charged for it: the store's trouble is not.
     pub(crate) fn is_senders(&self) -> bool {
         !matches!(self.why, Why::Unavailable { .. })
     }

@@ -21,10 +21,10 @@ use crate::{Now, Shard};
 /// A request longer than this goes over a stream where the choice is ours
 /// (RFC 3261 18.1.1).
 const DATAGRAM_BYTES_MAX: usize = 1_300;
-/// What a forwarded request gains at most, in the ordinary.
+/// The most bytes that forwarding usually adds to a request.
 const ADDED_BYTES: usize = 300;
-/// What a session description gains at an engine at most, in the ordinary: addresses, and a line or
-/// two for each stream.
+/// The most bytes that an engine usually adds to a session description: addresses, and a line or two
+/// for each stream.
 const MEDIA_BYTES: usize = 300;
 
 /// What says how long a copy of a request will be.

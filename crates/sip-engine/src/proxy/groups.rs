@@ -79,8 +79,9 @@ impl Shard {
         self.group_targets(now, &groups, (uri, Some(&number)), how, found)
     }
 
-    /// The gateways of these groups that may have this request, each group in the order of its
-    /// lots. Without a number the Request-URI, which comes with it, stays.
+    /// The gateways of these groups that may have this request, those of each group in the order
+    /// that was drawn for it. `called` is the Request-URI, and the number in it where the gateways
+    /// are to get that in the form of their group; without one the Request-URI stays.
     pub(super) fn group_targets(
         &mut self,
         now: Now,

@@ -82,8 +82,9 @@ fn without<'l>(lines: &'l [u8], is_left_out: impl Fn(&[u8]) -> bool) -> Cow<'l, 
 }
 
 impl Shard {
-    /// Whether who calls may be told there, though he wants it kept: a next hop of the operator's
-    /// own, or a neighbour in the list. A phone is none, nor is any other domain.
+    /// Whether a copy that goes there may name the caller although he asks that this be withheld:
+    /// to a next hop of the operator's own, or to a neighbour in the list, and neither to a phone
+    /// nor to any other domain.
     // RFC 3325 7: with `id` a proxy removes P-Asserted-Identity from what it forwards to elements
     // that it does not trust.
     pub(super) fn may_know_the_caller(&self, kind: &TargetKind, addr: IpAddr) -> bool {

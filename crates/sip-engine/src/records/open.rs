@@ -144,7 +144,7 @@ impl Open {
         }
     }
 
-    /// Where the other side of the dialog is than this one.
+    /// Where the side of the dialog is that is not this one.
     fn other_end(&self, side: EndedBy) -> Option<End> {
         match side {
             EndedBy::Caller => self.record.callee_end,

@@ -32,7 +32,7 @@ pub(super) enum Refused {
     NotFound,
     /// 420: it requires what is not supported.
     BadExtension,
-    /// 423: it asks for less time than is worth its while.
+    /// 423: it asks for less time than is granted at least.
     TooBrief,
     /// 439: the first hop cannot keep a flow (RFC 5626 6).
     NoOutbound,

@@ -45,12 +45,11 @@ const DOUBT_MS: u64 = 2_000;
 /// So many keep-alives that came back in a row, and the flow has ended. The last of them was
 /// an OPTIONS, whose branch in the error nobody guesses.
 const CAME_BACK_MAX: u8 = 2;
-/// After a start or a reload the location table is looked through: so many of its parts at a
-/// time,
+/// Parts of the location table that are looked through at a time, after a start or a reload.
 const PARTS_AT_ONCE: usize = 32;
-/// unless this many bindings were in them,
+/// Bindings in these parts after which the rest of them wait for the next time.
 const LOOKED_AT_MAX: u64 = 1_000;
-/// and after so many a millisecond passes before it goes on.
+/// For each so many bindings that were looked at, a millisecond passes before the next time.
 const LOOKED_AT_PER_MS: u64 = 100;
 /// Entries whose timers are set anew with each part, where a reload made the interval shorter.
 /// All that there can be are through with the last part.

@@ -30,8 +30,8 @@ impl Shard {
         self.overload.admits(class)
     }
 
-    /// Refuses it: 503 with Retry-After, as far as there are words for it; by a
-    /// stream always, where silence would not be followed by a repetition.
+    /// Refuses it: 503 with Retry-After as often as the gate allows an answer, else silence. By a
+    /// stream it is answered always, since its sender would not repeat it.
     pub(super) fn refuse_for_overload(
         &mut self,
         now: Now,

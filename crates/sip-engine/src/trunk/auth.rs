@@ -16,12 +16,12 @@ use crate::records::printable;
 use crate::routes::GatewayGroup;
 use crate::settings::TrustedPeer;
 
-/// So often in a row a nonce that was used again may be refused; then none is for a while.
+/// How many reused nonces in a row may be refused before none is reused for a while.
 const SPURNED_MAX: u8 = 2;
 /// Which request after that tries one again. Whoever is called may have refused both in the
 /// provider's name; and a provider that takes none needs a round trip in any case.
 const TRIED_AGAIN_AT: u8 = 100;
-/// So often in a row a password that was taken before may be refused; then it is left alone.
+/// How often in a row a password that has been accepted may be refused before it is left alone.
 const DOUBTS_MAX: u8 = 3;
 
 /// The trunks of one shard.

@@ -15,18 +15,18 @@ const NUMBER_MASK: u32 = (1 << 29) - 1;
 // "It is possible for the CSeq sequence number to be higher than the remote sequence number by
 // more than one.  This is not an error condition, and a UAS SHOULD be prepared to receive and
 // process requests with CSeq values more than one higher than the previous received request."
-/// The number of a phone's request as it is sent, when it was challenged so often.
+/// The CSeq number with which a phone's request is sent after `tries` challenges.
 pub(crate) const fn sent(number: u32, tries: u8) -> u32 {
     // A number has room for three repetitions.
     (number & NUMBER_MASK) << TRY_BITS | (tries & TRIES_MAX) as u32
 }
 
-/// The phone's number of a request that was sent so.
+/// The phone's own CSeq number of a request that was sent with this one.
 pub(crate) const fn told(sent: u32) -> u32 {
     sent >> TRY_BITS
 }
 
-/// Whether that is a number as it was sent of this request of the phone.
+/// Whether the phone's request with `number` may have been sent with the CSeq number `sent`.
 pub(crate) const fn is_of(sent: u32, number: u32) -> bool {
     told(sent) == number & NUMBER_MASK
 }

@@ -1,4 +1,4 @@
-//! Numbers: E.164 between this server and itself, and what a provider writes and wants to read
+//! Numbers: E.164 inside this server, and at its edge what a provider writes and wants to read
 //! (`docs/decisions/0216-numbers-are-e164-inside.md`).
 
 use std::sync::Arc;

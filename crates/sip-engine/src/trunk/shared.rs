@@ -135,7 +135,7 @@ impl SharedTrunks {
         known.map_or_else(Vec::new, |known| known.iter().map(|(ip, _)| *ip).collect())
     }
 
-    /// A registration stands otherwise, or as before.
+    /// Notes how a registration stands, whether or not that has changed.
     pub(crate) fn stands(
         &self,
         name: &str,

@@ -45,7 +45,8 @@ pub(crate) enum TargetKind {
 }
 
 impl TargetKind {
-    /// How the operator's next hops are cared for; `None` for other targets.
+    /// When the next of the operator's next hops is tried, and how they are watched; `None` for
+    /// other targets.
     pub(crate) fn care(&self) -> Option<&Care> {
         match self {
             Self::NextHops { care, .. } => Some(care.as_deref().unwrap_or(&Care::USUAL)),
