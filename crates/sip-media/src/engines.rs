@@ -81,7 +81,7 @@ pub(crate) struct Engine {
     /// Since when that is so, by the clock that only goes forward.
     since_ms: AtomicU64,
     is_drained: AtomicBool,
-    /// When it was heard of last, and one more; 0 for never.
+    /// When it last answered a ping, plus one; 0 for never.
     heard_ms: AtomicU64,
     times_out: AtomicU64,
     pings_good: AtomicU64,
@@ -166,7 +166,7 @@ pub struct Shown {
     pub address: SocketAddr,
     /// What is held against it; none while calls go to it.
     pub why: Option<Why>,
-    /// For how long something has been.
+    /// For how long that has been so; none while calls go to it.
     pub out_ms: Option<u64>,
     /// Whether it gets no calls that begin.
     pub is_drained: bool,

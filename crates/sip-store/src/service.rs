@@ -15,7 +15,7 @@ use sip_engine::BindingChange;
 
 use crate::{BindingStore, CredentialStore, StoreError};
 
-/// The longest pause between two complaints in the log.
+/// The shortest time between two complaints in the log.
 const COMPLAINT_EVERY: Duration = Duration::from_secs(1);
 
 /// A question for [`serve_lookups`]. The tag comes back with the answer.
