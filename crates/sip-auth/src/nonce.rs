@@ -23,7 +23,7 @@ pub(crate) struct Nonce {
     pub(crate) boot_id: u32,
     /// The issuer's mark of where it was sent.
     pub(crate) mark: u64,
-    /// The how-manieth of that process; 48 bits are kept.
+    /// Its serial number among the nonces of that process; 48 bits are kept.
     pub(crate) serial: u64,
 }
 

@@ -17,7 +17,7 @@ use sip_msg::header::NameAddr;
 use sip_msg::{HeaderName, Message, MessageWriter, Outbox};
 use sip_txn::{ServerId, ServerState};
 
-/// How often a provisional response is repeated.
+/// The time from one provisional response to the next (RFC 3261 13.3.1.1).
 const RING_INTERVAL_MS: u64 = 60_000;
 
 impl UserAgents {

@@ -28,7 +28,7 @@ pub(crate) struct Lanes {
 #[derive(Clone, Copy)]
 struct Known {
     connections: Connections,
-    /// Whether the settings of before the last reload said so: then it is for what goes on.
+    /// Whether that is from before the last reload: then it counts for calls that go on alone.
     is_of_before: bool,
 }
 

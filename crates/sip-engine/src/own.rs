@@ -206,7 +206,7 @@ impl Own {
         self.get(id).map(|l| l.transport)
     }
 
-    /// Whether a flow can still be by its listener, which may be another since it was noted:
+    /// Whether a flow still fits its listener, which a reload may have replaced since it was noted:
     /// a datagram leaves from the address that the phone knows, and from no other.
     pub(crate) fn has_flow(&self, flow: &Flow) -> bool {
         self.get(flow.listener).is_some_and(|listener| {

@@ -254,22 +254,22 @@ impl DerefMut for Followed {
     }
 }
 
-/// What another call is followed by, where more of those who were called may take it than one: each
-/// makes a dialog of its own (RFC 3261 13.2.2.4).
+/// What a further call of a fork is followed by: more than one of those who were called may take
+/// it, and each makes a dialog of its own (RFC 3261 13.2.2.4).
 #[derive(Debug)]
 pub(crate) struct Fork {
     record: Box<CallRecord>,
     is_told: bool,
     within: Option<End>,
-    /// Those of the caller, which the first call has as long as it goes on: they are the other's
-    /// as well, and are given back with the last of them.
+    /// The caller's places, which the first call has as long as it goes on. The further calls share
+    /// them, and the last of all gives them back.
     places: Vec<Weak<CountedCall>>,
     call_id: Box<[u8]>,
     caller_tag: Box<[u8]>,
 }
 
 impl Fork {
-    /// Another call of it, with a number of its own.
+    /// A further call of the fork, with a number of its own.
     fn another(&self, id: u128) -> Followed {
         let mut record = self.record.clone();
         record.id = id;

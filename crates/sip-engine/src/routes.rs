@@ -161,7 +161,7 @@ pub struct GatewayGroup {
     /// When its next gateway is tried, and how its gateways are watched; `None` for
     /// [`Care::USUAL`].
     pub care: Option<Arc<Care>>,
-    /// What it is more, where a provider is behind it.
+    /// What makes a trunk of it, where a provider is behind it.
     pub trunk: Option<Arc<Trunk>>,
     /// How many calls may go on over it at a time; 0 for any number.
     pub calls_max: u32,

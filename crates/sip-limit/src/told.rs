@@ -1,4 +1,4 @@
-//! Of what the operator was told lately.
+//! What the log has told of each source lately, so that a flood is a line and not a thousand.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 const EVERY_MS: u64 = 10_000;
 /// Sources of which lines were written in that time; past it there are no lines of others.
 const SOURCES_MAX: usize = 1_024;
-/// How often those are forgotten that are over.
+/// How often sources are forgotten whose line was written too long ago to count.
 const SWEEP_MS: u64 = 1_000;
 
 /// What a line of log says beside its own event.

@@ -6,9 +6,9 @@
 //! *Fresh.* Whoever asks is answered by a row that was asked for after he came. A question
 //! shares the look-up of its subject only as long as that has not been sent; later ones make
 //! the next look-up. So a change in the store counts with the next question, and a question
-//! takes no less for another's being under way (docs/decisions/0110). Nor any more, but where
-//! the store was asked for that name alone and has not answered: then one look-up of it is under way
-//! at a time.
+//! takes no less time because another is under way (docs/decisions/0110). Nor does it take more,
+//! except where the store was asked for that name alone and has not answered: then one look-up of
+//! it is under way at a time.
 //!
 //! A name of which the cache knows that nobody has it may be answered by that knowledge, after a
 //! statement that was sent since. It is no older than what was announced, and than the lifetime of

@@ -40,7 +40,8 @@ pub struct Shape {
     pub from: Side,
     /// Who is to read it.
     pub to: Side,
-    /// Whether its reader is reached by IPv6, where its writer is not reached by the same.
+    /// Whether its reader is reached by IPv6, and its writer by IPv4; `false` for the other way round,
+    /// `None` where both are reached by one family.
     pub is_v6: Option<bool>,
     /// The engine's interfaces towards the two, by their names there.
     pub interfaces: Option<[Arc<str>; 2]>,
@@ -53,8 +54,8 @@ pub struct Ask {
     pub command: Command,
     /// What the engine is to call the call; it begins with the Call-ID.
     pub call_id: Box<[u8]>,
-    /// How many bytes of that choose the engine: those of the Call-ID, so that whatever has one
-    /// comes to one.
+    /// How many bytes of that choose the engine: those of the Call-ID, so that all commands about
+    /// one Call-ID go to one engine.
     pub chosen_by: usize,
     /// The tag of whoever offers.
     pub from_tag: Box<[u8]>,

@@ -5,7 +5,7 @@
 //! follow. What was read and is written again is the same text. It is bounded too, in depth and
 //! in number, so that no text costs more memory than some hundred times its length.
 
-/// How deep values may lie in each other.
+/// How deep values may be nested.
 pub const DEPTH_MAX: usize = 16;
 /// Values in a text, all together.
 pub const VALUES_MAX: usize = 4_096;

@@ -103,7 +103,7 @@ impl Engine {
         }
     }
 
-    /// Whether it has failed and was not heard of since.
+    /// Whether it has failed and has not been heard from since.
     pub(crate) fn is_out(&self) -> bool {
         self.why.load(Ordering::Acquire) != 0
     }
@@ -123,7 +123,7 @@ impl Engine {
         was_in_use
     }
 
-    /// It was heard of; whether it had failed before.
+    /// It was heard from; whether it had failed before.
     pub(crate) fn heard(&self, now_ms: u64) -> bool {
         let has_returned = self.is_out() && self.why.swap(0, Ordering::AcqRel) != 0;
         if has_returned {

@@ -158,8 +158,8 @@ impl Health {
         self.out_until_ms.load(Ordering::Relaxed) > now_ms
     }
 
-    /// Whether it says something that would not be known without it: of an address that DNS
-    /// gives no more nothing happens any more.
+    /// Whether something would be lost with it. To an address that DNS gives no more nothing
+    /// happens any more, so it is forgotten in time.
     pub(super) fn is_worth_keeping(&self, now_ms: u64) -> bool {
         let notes = self.lock();
         let is_fresh = now_ms.saturating_sub(notes.touched_ms) < KEPT_MS;
@@ -321,8 +321,8 @@ impl Health {
         Change::Returned
     }
 
-    /// At most once a second for one status, so that workers do not wait for each other's
-    /// cache lines.
+    /// Keeps the last answer: at most once a second for one status, so that workers do not wait
+    /// for each other's cache lines.
     fn note_answer(&self, now_ms: u64, status: u16) {
         let (at_ms, before) = unpacked(self.last_answer.load(Ordering::Relaxed));
         if before != status || now_ms.saturating_sub(at_ms) >= 1_000 {

@@ -190,7 +190,8 @@ impl Shard {
     }
 
     /// Whether what cannot have an engine is passed on as it came. What an engine has refused is
-    /// not: it would not be understood either. A call for help is: that it rings is much.
+    /// not: the other end would not understand it either. A call for help always is: it rings at
+    /// least.
     pub(super) fn may_pass(&self, context: &Context, target: usize, failure: &Failure) -> bool {
         let candidate = context.candidates.get(target);
         if candidate.is_some_and(Candidate::is_emergency) {

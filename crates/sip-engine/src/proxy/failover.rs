@@ -170,7 +170,7 @@ impl Shard {
         self.target_failed(now, key, context, at, Outcome::TimedOut, out);
     }
 
-    /// Counts that a gateway is passed over, or is used again, and has it told.
+    /// Counts that a gateway is passed over, or is used again, and has that logged.
     pub(crate) fn tell_of_gateway(
         &mut self,
         (transport, addr): GatewayAddress,

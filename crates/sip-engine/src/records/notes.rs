@@ -194,8 +194,8 @@ impl Shard {
         record.payer_user = payer.map_or_else(Box::default, |of| full_name(&of.name, &of.realm));
     }
 
-    /// Keeps what another call is followed by, where others may take it after the first final
-    /// response.
+    /// Keeps what a further call of a fork is followed by, where others may take the call after the
+    /// first final response.
     fn keep_fork(&mut self, now: Now, context: &mut Context) {
         let Some(request) = context.request.as_deref() else {
             return;
@@ -230,7 +230,7 @@ impl Shard {
         }));
     }
 
-    /// Begins what another call is followed by that a fork has made, with the places of its target.
+    /// Begins to follow a further call of a fork, with the places of its target.
     fn begin_another(&mut self, fork: &Fork, places: Vec<Arc<CountedCall>>) -> Followed {
         let mut followed = fork.another(self.open_calls.next_id());
         followed.add(places);

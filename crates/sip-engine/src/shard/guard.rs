@@ -133,7 +133,8 @@ impl Shard {
     }
 
     /// Looks up the stored credentials, unless there were too many failures. Where look-ups
-    /// under way fill the bound, the request waits for them; `held` is how it has until now.
+    /// under way fill the bound, the request waits for them; `held` says how it
+    /// has waited so far.
     pub(super) fn look_up(
         &mut self,
         now: Now,

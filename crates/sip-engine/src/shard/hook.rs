@@ -30,7 +30,7 @@ impl Shard {
         self.drain(now, out);
     }
 
-    /// As what the hook is asked about a request; `None` where it is not.
+    /// As which kind of request the hook is asked about this one; `None` where it is not asked.
     pub(super) fn hook_kind(&self, now: Now, job: &Job, permit: &Permit) -> Option<Kind> {
         let hook = self.settings.hook.as_ref()?;
         let kind = match job.request.method() {

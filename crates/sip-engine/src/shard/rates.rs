@@ -138,8 +138,8 @@ impl Shard {
     }
 }
 
-/// What a request begins. A tag in To is no proof, so it spares a request nothing but to
-/// be a call or a message.
+/// What a request begins. With a tag in To, which proves no dialog, a call or a message counts
+/// among the other requests: it is charged all the same.
 fn kind_of(request: &Message) -> Kind {
     let has_tag = || request.to_tag().is_some();
     match request.method() {

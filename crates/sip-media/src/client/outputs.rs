@@ -29,7 +29,7 @@ pub enum Failure {
     Gone,
     /// Too much is under way, here or at the engines.
     Busy,
-    /// The engine does not know the call: it began anew since.
+    /// The engine does not know the call: it was started anew since.
     Unknown,
     /// The engine refuses, in its words.
     Refused(Box<str>),

@@ -4,7 +4,7 @@ use zeroize::Zeroizing;
 
 use crate::fault::saying;
 
-/// How deep arrays may stand in each other: what is asked here is answered at depth two.
+/// How deep arrays may be nested: what is asked here is answered at depth two.
 const DEPTH_MAX: usize = 4;
 
 /// The longest line: numbers and errors.
