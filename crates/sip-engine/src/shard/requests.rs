@@ -441,13 +441,7 @@ impl Shard {
     /// Opens a response context for a request and starts its first branches.
     pub(crate) fn forward(&mut self, now: Now, mut job: Job, permit: &Permit, out: &mut Outputs) {
         let Some((key, mut context)) = self.contexts.open(self.settings.bounds.contexts_max) else {
-            self.counters.contexts_full += 1;
-            let line = StatusLine::refused(503, Reason::TooManyTransactions);
-            let is_proven = speaks_for_dialog(permit);
-            self.note_hung_up(&job.request, line.status(), |_| is_proven);
-            self.note_bye_answered(now, &job.request, line.status(), is_proven, |_| false, out);
-            self.note_refused(now, job.record.take(), &line, out);
-            self.refuse(now, &job.sender, job.server, job.request, line, out);
+            self.refuse_without_context(now, job, permit, out);
             return;
         };
         let candidates = &mut context.candidates;
@@ -472,16 +466,7 @@ impl Shard {
         };
         if targets != Targets::Found {
             self.contexts.close(key, context, &mut self.pool);
-            if let Some(refusal) = self.who_hides(now, &job, permit, targets) {
-                let record = job.record.take();
-                self.note_refused(now, record, &refusal.line(), out);
-                self.refuse_by_gate(now, job, &refusal, out);
-                return;
-            }
-            match targets {
-                Targets::Answer(outcome) => self.fail_job(now, job, outcome, out),
-                _ => self.ask_for_user(now, job, out),
-            }
+            self.answer_without_targets(now, job, permit, targets, out);
             return;
         }
         if self.has_people
@@ -539,6 +524,44 @@ impl Shard {
         context.count_messages();
         self.note_trunk(&mut context, called_by.as_ref());
         self.settle(now, key, context, out);
+    }
+
+    /// Refuses a request that there is no room to forward.
+    fn refuse_without_context(
+        &mut self,
+        now: Now,
+        mut job: Job,
+        permit: &Permit,
+        out: &mut Outputs,
+    ) {
+        self.counters.contexts_full += 1;
+        let line = StatusLine::refused(503, Reason::TooManyTransactions);
+        let is_proven = speaks_for_dialog(permit);
+        self.note_hung_up(&job.request, line.status(), |_| is_proven);
+        self.note_bye_answered(now, &job.request, line.status(), is_proven, |_| false, out);
+        self.note_refused(now, job.record.take(), &line, out);
+        self.refuse(now, &job.sender, job.server, job.request, line, out);
+    }
+
+    /// Answers a request that has no targets, or asks first who sent it or whether its user exists.
+    fn answer_without_targets(
+        &mut self,
+        now: Now,
+        mut job: Job,
+        permit: &Permit,
+        targets: Targets,
+        out: &mut Outputs,
+    ) {
+        if let Some(refusal) = self.who_hides(now, &job, permit, targets) {
+            let record = job.record.take();
+            self.note_refused(now, record, &refusal.line(), out);
+            self.refuse_by_gate(now, job, &refusal, out);
+            return;
+        }
+        match targets {
+            Targets::Answer(outcome) => self.fail_job(now, job, outcome, out),
+            _ => self.ask_for_user(now, job, out),
+        }
     }
 
     /// Whether a stranger who hides has called what only users may call: then he is asked whether
