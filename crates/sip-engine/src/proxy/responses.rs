@@ -7,7 +7,7 @@ use wheel::TimerId;
 
 use super::branches::end_candidate;
 use super::cancel::CancelReason;
-use super::context::{Candidate, Context, Key, Owner, Progress};
+use super::context::{Branch, Candidate, Context, Key, Owner, Progress};
 use super::outcome::Outcome;
 use super::privacy::keeps_identity;
 use crate::effect::Effect;
@@ -241,37 +241,15 @@ impl Shard {
         // other answers of a gateway that the operator has named.
         if fails_over && branch.is_pending && !context.is_final_sent && !context.is_closed {
             self.end_branch_alone(context, number);
-            let reason = match status {
-                503 => Reason::NextHopBusy,
-                _ => Reason::GatewayFailed,
-            };
-            self.note_way(now, context, at, reason, out);
-            self.note_ranked(context, (rank_of_failed(status), status), Some(response));
-            let (_, addr) = branch.answerer.end();
-            match context.candidates.get_mut(at) {
-                Some(candidate) => candidate.leave_server(addr),
-                None => broken!("a target that has failed is in its set"),
-            }
-            self.target_failed(now, key, context, at, Outcome::NextHopBusy, out);
+            self.leave_next_hop(now, key, context, branch, response, out);
             return;
         }
         match was_left {
             true => self.end_branch_alone(context, number),
             false => self.end_branch(context, number),
         }
-        // RFC 3261 12.2.1.2: "If the response for a request within a dialog is a 481
-        // (Call/Transaction Does Not Exist) or a 408 (Request Timeout), the UAC SHOULD
-        // terminate the dialog."
-        if matches!(status, 408 | 481)
-            && matches!(context.method, Method::Invite | Method::Update)
-            && let Some(request) = context.request.as_deref()
-        {
-            let is_proven = context.speaks_for_dialog;
-            self.calls.end(request, |_| is_proven);
-        }
-        if status == 481 && matches!(context.method, Method::Invite | Method::Update) {
-            self.note_gone(now, context, out);
-            self.media_gone(context, &response, out);
+        if matches!(context.method, Method::Invite | Method::Update) {
+            self.note_dialog_lost(now, context, &response, out);
         }
         if context.is_final_sent {
             // RFC 3261 16.7: "A stateful proxy MUST NOT immediately forward any other
@@ -299,6 +277,56 @@ impl Shard {
         // context."
         if status >= 600 {
             self.close_context(now, context, CancelReason::Answered(status), out);
+        }
+    }
+
+    /// A next hop has given an answer after which another is tried: that answer is kept, in case
+    /// none gives a better one, and the target goes on.
+    fn leave_next_hop(
+        &mut self,
+        now: Now,
+        key: Key,
+        context: &mut Context,
+        branch: Branch,
+        response: Box<Message>,
+        out: &mut Outputs,
+    ) {
+        let (at, status) = (usize::from(branch.candidate), response.status());
+        let reason = match status {
+            503 => Reason::NextHopBusy,
+            _ => Reason::GatewayFailed,
+        };
+        self.note_way(now, context, at, reason, out);
+        self.note_ranked(context, (rank_of_failed(status), status), Some(response));
+        let (_, addr) = branch.answerer.end();
+        match context.candidates.get_mut(at) {
+            Some(candidate) => candidate.leave_server(addr),
+            None => broken!("a target that has failed is in its set"),
+        }
+        self.target_failed(now, key, context, at, Outcome::NextHopBusy, out);
+    }
+
+    /// Takes note that an INVITE or UPDATE within a dialog was answered 408 or 481.
+    // RFC 3261 12.2.1.2: "If the response for a request within a dialog is a 481
+    // (Call/Transaction Does Not Exist) or a 408 (Request Timeout), the UAC SHOULD
+    // terminate the dialog."
+    fn note_dialog_lost(
+        &mut self,
+        now: Now,
+        context: &Context,
+        response: &Message,
+        out: &mut Outputs,
+    ) {
+        let status = response.status();
+        if matches!(status, 408 | 481)
+            && let Some(request) = context.request.as_deref()
+        {
+            let is_proven = context.speaks_for_dialog;
+            self.calls.end(request, |_| is_proven);
+        }
+        if status == 481 {
+            self.note_gone(now, context, out);
+            self.media_gone(context, response, out);
         }
     }
 
