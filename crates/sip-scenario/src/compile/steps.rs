@@ -255,6 +255,20 @@ impl Compiler<'_> {
         Ok(Some(number))
     }
 
+    /// Notes the labels at which a call goes on behind the step that comes next.
+    fn want_labels(&mut self, attributes: &mut Attributes<'_>) {
+        for (name, is_timeout) in [("next", false), ("ontimeout", true)] {
+            if let Some((label, at)) = attributes.text(name) {
+                self.wanted.push(Wanted {
+                    step: self.steps.len(),
+                    label,
+                    at,
+                    is_timeout,
+                });
+            }
+        }
+    }
+
     /// What all steps have in common, and the step itself.
     fn step(
         &mut self,
@@ -262,23 +276,7 @@ impl Compiler<'_> {
         mut attributes: Attributes<'_>,
         what: What,
     ) -> Result<(), Problem> {
-        let index = self.steps.len();
-        if let Some((label, at)) = attributes.text("next") {
-            self.wanted.push(Wanted {
-                step: index,
-                label,
-                at,
-                is_timeout: false,
-            });
-        }
-        if let Some((label, at)) = attributes.text("ontimeout") {
-            self.wanted.push(Wanted {
-                step: index,
-                label,
-                at,
-                is_timeout: true,
-            });
-        }
+        self.want_labels(&mut attributes);
         let mut variable = |attributes: &mut Attributes<'_>, name: &str| {
             attributes
                 .text(name)
