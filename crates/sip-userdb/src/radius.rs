@@ -29,7 +29,7 @@ use self::port::{IDENTIFIERS, OpenPort, Seat, Tally};
 use self::retry::Retry;
 use crate::resolver::Resolver;
 use crate::url::{Host, Url};
-use crate::{Capabilities, Changed, Error, Layout, Options, Tls};
+use crate::{Capabilities, Changed, Error, Layout, Options, Secret, Tls};
 
 /// The most sockets, so that a wrong setting does not take all descriptors.
 const PORTS_MAX: usize = 64;
@@ -88,24 +88,7 @@ impl Client {
                 "write it as radius://host:1812",
             ));
         }
-        let secret = options.password.ok_or_else(|| {
-            Error::new(
-                "the RADIUS server has no shared secret",
-                "give it by password_file or password_env",
-            )
-        })?;
-        if secret.expose().is_empty() {
-            return Err(Error::new(
-                "the shared secret of the RADIUS server is empty",
-                "take 16 random characters or more, the same at both ends",
-            ));
-        }
-        if secret.expose().len() < SECRET_LEN_MIN {
-            tracing::warn!(
-                "the shared secret of the RADIUS server {host} has fewer than {SECRET_LEN_MIN} \
-                 characters and can be found by trying: take a longer one"
-            );
-        }
+        let secret = shared_secret(options.password, &host)?;
         let mut nas_identifier = "signet".to_owned();
         let mut format = Format::default();
         let mut retransmit_ms = 1_000;
@@ -133,7 +116,7 @@ impl Client {
         let ports_max = options.connections_max.clamp(1, PORTS_MAX);
         Ok(Self {
             server: Resolver::new(&host, url.port),
-            secret: Rc::new(SharedSecret::new(secret)?),
+            secret: Rc::new(secret),
             nas_identifier,
             format,
             retransmit_ms,
@@ -360,6 +343,29 @@ impl Client {
     }
 }
 
+/// The shared secret that the operator gave; one that is easily found by trying has a warning.
+fn shared_secret(given: Option<Secret>, host: &str) -> Result<SharedSecret, Error> {
+    let secret = given.ok_or_else(|| {
+        Error::new(
+            "the RADIUS server has no shared secret",
+            "give it by password_file or password_env",
+        )
+    })?;
+    if secret.expose().is_empty() {
+        return Err(Error::new(
+            "the shared secret of the RADIUS server is empty",
+            "take 16 random characters or more, the same at both ends",
+        ));
+    }
+    if secret.expose().len() < SECRET_LEN_MIN {
+        tracing::warn!(
+            "the shared secret of the RADIUS server {host} has fewer than {SECRET_LEN_MIN} \
+             characters and can be found by trying: take a longer one"
+        );
+    }
+    SharedSecret::new(secret)
+}
+
 /// The address behind that to which a socket led that was of no use; the first, where none has.
 fn behind(addresses: &[SocketAddr], failed: Option<SocketAddr>) -> Option<SocketAddr> {
     let failed = failed.and_then(|failed| addresses.iter().position(|at| *at == failed));
@@ -394,7 +400,6 @@ mod tests {
     use tokio::task::LocalSet;
 
     use super::*;
-    use crate::Secret;
 
     fn client(port: u16) -> Client {
         let options = Options {
