@@ -222,7 +222,7 @@ impl Outcome {
             Self::NoRouteForNumber => "No Route For That Number",
             Self::NotPermitted => "Not Permitted To Call That",
             Self::NumberBlocked => "That Number Is Blocked",
-            Self::UserCallsMax | Self::ForwardRate => "Too Many Calls Of This User",
+            Self::UserCallsMax | Self::ForwardRate => "Too Many Calls By This User",
             Self::GroupCallsMax => "All Lines Are Busy",
             Self::LedInCircle => "Forwarded In A Circle",
             Self::NoSuchServer => "No Such Server In DNS",
