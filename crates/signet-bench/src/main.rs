@@ -46,7 +46,7 @@ enum Command {
     Demo(demo::DemoArguments),
     /// What TLS costs: handshakes, resumption, idle connections, storms.
     Tls(tls::TlsArguments),
-    /// What authentication costs whose users are in a database at a distance.
+    /// What authentication costs when the users are in a database at a distance.
     Auth(auth::AuthArguments),
     /// The floor: a forwarder that does not read what it relays.
     Floor(floor::FloorArguments),

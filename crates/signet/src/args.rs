@@ -78,7 +78,7 @@ pub(crate) enum Command {
     Check {
         /// The file
         file: PathBuf,
-        /// Refuse only what keeps a server from starting: an expired certificate is warned of
+        /// Refuse only what keeps a server from starting; warn of the rest (an expired certificate)
         #[arg(long)]
         start: bool,
     },
@@ -125,7 +125,7 @@ pub(crate) enum Command {
     /// Plan machines for so many subscribers and calls, from what each thing costs here
     ///
     /// Prices come from a profile: `signet plan calibrate` measures one, `signet plan check`
-    /// holds its predictions to what mixtures take. It exits with 0 where there is a plan, 1
+    /// compares its predictions with what mixtures take. It exits with 0 where there is a plan, 1
     /// where it is refused, 2 where a file or a command is wrong.
     Plan(Box<PlanOptions>),
     /// Tell what a running server refused lately, and why
@@ -305,7 +305,7 @@ pub(crate) struct ServeOptions {
     /// * Answer 302 with the user's contacts
     #[arg(long)]
     redirect: bool,
-    /// Worker threads; one for each core if left out
+    /// Worker threads; if left out as the configuration file says, else one for each core
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     workers: Option<u8>,
     /// Keep each worker on a core of its own
@@ -338,8 +338,8 @@ pub(crate) enum UserCommand {
     List,
     /// Set how far a user may call, their caller ID, and where their calls are forwarded
     ///
-    /// What is not given stays; - resets it. A running server has applied it when the command
-    /// returns.
+    /// What is not given stays as it is; the value - resets a setting. A running server has
+    /// applied it when the command returns.
     Set {
         /// alice or alice@example.com
         name: String,

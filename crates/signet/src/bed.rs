@@ -55,8 +55,9 @@ pub(crate) enum BedCommand {
     Report(ReportOptions),
     /// Compare two records of an experiment: which figures agree within their own intervals
     ///
-    /// Exits with 0 where at least 19 of 20 figures agree, else with 1; with 2 when a file could
-    /// not be read or written, or the records are of different experiments.
+    /// Exits with 0 where at least 19 of 20 figures agree and no more than 1 in 20 counts in
+    /// only one of the records, else with 1; with 2 when a file could not be read or written, or the
+    /// records are of different experiments.
     Compare(CompareOptions),
     /// Draw one page over several records: Signet beside other servers in every case
     ///
@@ -101,7 +102,7 @@ pub(crate) struct DelayOptions {
     /// Keep what passed so far in this file
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// How often
+    /// How often that file is written; each second if left out
     #[arg(long, value_name = "TIME", requires = "report", value_parser = signet_bed::duration)]
     interval: Option<u64>,
     /// Seed of random jitter and loss

@@ -96,7 +96,7 @@ struct PathArgs {
     /// UDP ports: shared by all agents of a thread, or own ones
     #[arg(long, value_name = "HOW", default_value = "shared")]
     ports: Ports,
-    /// All but UDP: one connection, per-call, per-N-calls, or per-agent
+    /// Connections, except over UDP: one, per-call, per-N-calls, or per-agent
     #[arg(long, value_name = "LIFETIME", default_value = "one", value_parser = lifetime)]
     connection: Lifetime,
     /// Break connections off with a reset instead of closing them
@@ -266,10 +266,10 @@ struct When {
     /// How long; what could not be sent by then is counted and not sent
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     duration: Duration,
-    /// End after so many
+    /// End after so many arrivals
     #[arg(long, value_name = "N")]
     count: Option<u64>,
-    /// Let them come as those of many users do, not evenly
+    /// Let arrivals come at random, as those of many users do, not evenly
     #[arg(long)]
     poisson: bool,
     /// Seed of all random choices

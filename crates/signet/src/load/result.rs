@@ -48,7 +48,7 @@ pub(super) struct DoubtArgs {
     /// [default: a tenth of the delay measured, at least 500us and at most 10ms]
     #[arg(long, value_name = "TIME", value_parser = time)]
     late_max: Option<Duration>,
-    /// How long it may stand still [default: 100ms]
+    /// How late any message may leave [default: 100ms]
     #[arg(long, value_name = "TIME", value_parser = time)]
     stall_max: Option<Duration>,
     /// Share of a core that any of its threads may take, in all or while it sends [default: 90%]
