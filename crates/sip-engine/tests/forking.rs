@@ -200,6 +200,32 @@ fn one_flow_of_a_phone_at_a_time_and_the_next_when_it_is_gone() {
 }
 
 #[test]
+fn two_phones_that_have_one_private_address_both_ring() {
+    for transport in [Transport::Tcp, Transport::Tls] {
+        let mut bed = Bed::new(settings());
+        // One URI in two spellings, each phone over its own connection.
+        let phones = [
+            ("sip:bob@10.0.0.9;ob", "203.0.113.9:40001"),
+            ("sip:%62ob@10.0.0.9;ob", "203.0.113.8:40002"),
+        ];
+        for (contact, place) in phones {
+            let flow = flow(transport, place);
+            bed.register_with("sip:bob@example.org", contact, Some(flow), |b| {
+                b.reg_id = Some(1);
+                b.instance = Some(place.as_bytes().into());
+            });
+        }
+        let sent = call(&mut bed, transport, "");
+        let mut places: Vec<_> = sent.iter().map(|s| s.to.remote.to_string()).collect();
+        places.sort_unstable();
+        assert_eq!(places, ["203.0.113.8:40002", "203.0.113.9:40001"]);
+        // Each is a phone of its own, and not another flow of the first.
+        assert_eq!(kinds(&answer(&mut bed, &sent[0], 486)), ["ACK"]);
+        assert_eq!(kinds(&answer(&mut bed, &sent[1], 486)), ["ACK", "486"]);
+    }
+}
+
+#[test]
 fn a_flow_along_which_nothing_comes_back_is_gone_too() {
     let mut bed = Bed::new(settings());
     for (reg_id, port) in [(1, 40_001), (2, 40_002)] {

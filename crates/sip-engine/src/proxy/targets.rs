@@ -327,11 +327,13 @@ fn add_contact(
     // RFC 3261 16.5: "If a target URI is already present in the set (based on the
     // definition of equality for the URI type), it MUST NOT be added again." and "As
     // above, any given URI MUST NOT be added to the set more than once." Two flows of
-    // one phone (RFC 5626) may have the same URI; they are two targets, one at a time.
+    // one phone (RFC 5626) may have the same URI; they are two targets, one at a time. So may
+    // two phones, each with the same private address behind a translation of its own: both ring.
     let is_there = found.iter().any(|c| match &c.kind {
         TargetKind::Contact(other) => {
             let same_uri = Uri::parse(&other.uri).is_some_and(|other| other.equals(&uri));
-            let other_flow = binding.reg_id.is_some() && other.reg_id != binding.reg_id;
+            let same_flow = other.reg_id == binding.reg_id && other.instance == binding.instance;
+            let other_flow = binding.reg_id.is_some() && !same_flow;
             same_uri && !other_flow
         }
         _ => false,
