@@ -423,9 +423,11 @@ fn stateless_branch(key: &[u8; 16], request: &Message) -> [u8; 16] {
     // topmost Via, the tag in the To header field, the tag in the From header field, the
     // Call-ID header field, the CSeq number (but not method), and the Request-URI from
     // the received request." The To tag is left out: an ACK to a failure has one that
-    // its INVITE had not, and the other parts tell transactions apart.
+    // its INVITE had not, and the other parts tell transactions apart. A cookie with nothing
+    // behind it identifies nothing (RFC 4475 3.2.1).
     part(branch);
-    if !branch.starts_with(b"z9hG4bK") {
+    let unique = branch.strip_prefix(b"z9hG4bK");
+    if unique.is_none_or(<[u8]>::is_empty) {
         if let Some((top, _)) = request.values(HeaderName::Via).next() {
             part(top);
         }
@@ -506,8 +508,11 @@ mod tests {
         assert_eq!(first, branch_of("INVITE", ";branch=z9hG4bK1", 1));
         assert_eq!(first, branch_of("CANCEL", ";branch=z9hG4bK1", 1));
         assert_ne!(first, branch_of("INVITE", ";branch=z9hG4bK2", 1));
-        let old = branch_of("INVITE", "", 1);
-        assert_eq!(old, branch_of("CANCEL", "", 1));
-        assert_ne!(old, branch_of("INVITE", "", 2));
+        // A cookie alone is as good as none.
+        for none in ["", ";branch=z9hG4bK"] {
+            let old = branch_of("INVITE", none, 1);
+            assert_eq!(old, branch_of("CANCEL", none, 1));
+            assert_ne!(old, branch_of("INVITE", none, 2), "{none}");
+        }
     }
 }
