@@ -405,19 +405,26 @@ pub(crate) fn reply(
     transactions.respond(now_ms, server, status, start, out);
 }
 
-/// Writes the contacts that a REGISTER bears, as bound for as long as it asks.
+/// Writes the contacts that a REGISTER binds, each for as long as it asks.
 fn write_bindings(writer: &mut MessageWriter<'_>, request: &Message) {
-    let expires_s = request.expires_s().unwrap_or(DEFAULT_EXPIRES_S);
+    let default_s = request.expires_s().unwrap_or(DEFAULT_EXPIRES_S);
     // RFC 3261 10.3: "The registrar returns a 200 (OK) response.  The response MUST contain Contact
     // header field values enumerating all current bindings.  Each Contact value MUST feature an "expires"
     // parameter indicating its expiration interval chosen by the registrar."
-    let removes = expires_s == 0 || request.contacts().any(|c| matches!(c, Ok(Contact::Star)));
-    for (value, _) in request.values(HeaderName::Contact).filter(|_| !removes) {
+    for (value, _) in request.values(HeaderName::Contact) {
+        let Some(Contact::Addr(contact)) = Contact::parse(value) else {
+            continue;
+        };
+        // RFC 3261 10.3: "If the field value has an "expires" parameter, that value MUST be taken as the
+        // requested expiration."
+        if contact.expires_s.unwrap_or(default_s) == 0 {
+            continue;
+        }
         writer.header_with("Contact", |out| {
             out.extend_from_slice(value);
-            if !has_expires(value) {
+            if contact.expires_s.is_none() {
                 out.extend_from_slice(b";expires=");
-                write_number(out, u64::from(expires_s));
+                write_number(out, u64::from(default_s));
             }
         });
     }
@@ -425,12 +432,6 @@ fn write_bindings(writer: &mut MessageWriter<'_>, request: &Message) {
 
 /// For how long a contact is bound that asks for no time.
 const DEFAULT_EXPIRES_S: u32 = 3_600;
-
-fn has_expires(contact: &[u8]) -> bool {
-    contact
-        .windows(9)
-        .any(|w| w.eq_ignore_ascii_case(b";expires="))
-}
 
 /// Whether a list header has an element other than `allowed`.
 pub(crate) fn has_other_than(request: &Message, name: HeaderName, allowed: &[u8]) -> bool {

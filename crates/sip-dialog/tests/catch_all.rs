@@ -84,6 +84,43 @@ fn a_register_is_taken_where_the_configuration_says_so() {
 }
 
 #[test]
+fn each_contact_is_bound_for_the_time_that_it_asks_for_itself() {
+    // RFC 3261 10.3: "If the field value has an "expires" parameter, that value MUST be taken as the
+    // requested expiration."
+    for (contacts, expires_s, bound) in [
+        (
+            "<sip:c@h:1> ; expires = 60",
+            600,
+            vec!["<sip:c@h:1> ; expires = 60"],
+        ),
+        (
+            "<sip:c@h:1;x=y>, <sip:c@h:2>;expires=0",
+            600,
+            vec!["<sip:c@h:1;x=y>;expires=600"],
+        ),
+        (
+            "<sip:c@h:1>;expires=60, <sip:c@h:2>",
+            0,
+            vec!["<sip:c@h:1>;expires=60"],
+        ),
+        ("*", 0, vec![]),
+    ] {
+        let mut wire = peer(true);
+        let register = format!(
+            "REGISTER sip:example.org SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.1:5099;branch=z9hG4bKr\r\n\
+             Max-Forwards: 70\r\nFrom: <sip:c@example.org>;tag=c\r\nTo: <sip:c@example.org>\r\n\
+             Call-ID: r\r\nCSeq: 1 REGISTER\r\nContact: {contacts}\r\nExpires: {expires_s}\r\n\
+             Content-Length: 0\r\n\r\n"
+        );
+        wire.inject(1, 5099, &register);
+        let (_, _, answer) = &wire.sent[0];
+        let lines = answer.lines();
+        let found: Vec<&str> = lines.filter_map(|l| l.strip_prefix("Contact: ")).collect();
+        assert_eq!(found, bound, "{answer}");
+    }
+}
+
+#[test]
 fn every_request_goes_to_the_proxy_where_that_is_asked_for() {
     for always_proxy in [false, true] {
         let mut wire = Wire::new(Transport::Udp, 2, |config| {
