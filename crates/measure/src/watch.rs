@@ -151,6 +151,8 @@ impl std::error::Error for WatchError {}
 pub struct Watcher {
     proc_dir: PathBuf,
     roots: Vec<u32>,
+    /// When each of these began: once one has ended, another may have its id.
+    begun_ticks: Vec<u64>,
     /// By process and its start time, since ids are used again.
     seen: BTreeMap<(u32, u64), Seen>,
 }
@@ -198,17 +200,19 @@ impl Watcher {
     }
 
     fn with_proc(proc_dir: PathBuf, pids: &[u32]) -> Result<Self, WatchError> {
+        let mut begun_ticks = Vec::with_capacity(pids.len());
         for &pid in pids {
-            if let Err(error) = fs::read_to_string(proc_dir.join(format!("{pid}/stat"))) {
-                return Err(WatchError {
-                    pid,
-                    reason: error.to_string(),
-                });
-            }
+            let failed = |reason: String| WatchError { pid, reason };
+            let text = fs::read_to_string(proc_dir.join(format!("{pid}/stat")))
+                .map_err(|error| failed(error.to_string()))?;
+            let stat = parse_stat(&text)
+                .ok_or_else(|| failed("its stat has another form than proc(5) says".to_owned()))?;
+            begun_ticks.push(stat.start_ticks);
         }
         Ok(Self {
             proc_dir,
             roots: pids.to_vec(),
+            begun_ticks,
             seen: BTreeMap::new(),
         })
     }
@@ -304,7 +308,13 @@ impl Watcher {
                 all.insert(pid, stat);
             }
         }
-        let named = self.roots.iter().copied().zip(0..);
+        let named = self.roots.iter().zip(&self.begun_ticks).zip(0..);
+        let named = named
+            .filter(|((pid, begun), _)| {
+                all.get(*pid)
+                    .is_some_and(|stat| stat.start_ticks == **begun)
+            })
+            .map(|((pid, _), family)| (*pid, family));
         let known = self
             .seen
             .iter()

@@ -165,13 +165,31 @@ fn what_ended_keeps_what_it_had_used() {
 }
 
 #[test]
-fn an_id_used_again_is_another_process() {
+fn who_has_the_id_of_one_that_ended_is_not_watched() {
     let proc = Proc::new("reuse");
     proc.process(10, 1, 5, 0, &[(10, 100)]);
     let mut watcher = proc.watch(&[10]);
     watcher.sample();
+    // A stranger, with a child of its own.
     proc.process(10, 1, 99, 0, &[(10, 7)]);
-    assert_eq!(watcher.sample().cpu_ns, 107);
+    proc.process(20, 10, 100, 0, &[(20, 1_000)]);
+    let sample = watcher.sample();
+    assert_eq!(
+        (sample.cpu_ns, sample.processes, sample.rss_bytes),
+        (100, 0, 0)
+    );
+    assert_eq!(watcher.members(), Vec::<u32>::new());
+}
+
+#[test]
+fn a_descendant_whose_id_is_used_again_begins_at_nothing() {
+    let proc = Proc::new("reuse-below");
+    proc.process(10, 1, 5, 0, &[(10, 100)]);
+    proc.process(20, 10, 6, 0, &[(20, 1_000)]);
+    let mut watcher = proc.watch(&[10]);
+    watcher.sample();
+    proc.process(20, 10, 99, 0, &[(20, 7)]);
+    assert_eq!(watcher.sample().cpu_ns, 1_107);
 }
 
 #[test]
