@@ -87,6 +87,7 @@ impl<W: Copy + PartialEq> Watch<W> {
                 .map(|(_, number)| format!("cpu{number}"))
                 .collect(),
             glance: subject.glance,
+            clock: Clock::begin(),
         };
         let thread = std::thread::spawn(move || eyes.follow(&ended, every, weighs));
         Self {
@@ -116,6 +117,29 @@ struct Eyes {
     /// Cores as `/proc/stat` names them.
     cores: Vec<String>,
     glance: Option<Glance>,
+    clock: Clock,
+}
+
+/// Seconds since 1970 as they were at the beginning, and from then on by the clock that nobody sets.
+/// The load tells when it began by the one and counts its seconds by the other, so that a clock that
+/// is set meanwhile would hold CPU time of a longer or a shorter stretch against its calls.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    begun: Instant,
+    begun_unix_s: f64,
+}
+
+impl Clock {
+    fn begin() -> Self {
+        Self {
+            begun: Instant::now(),
+            begun_unix_s: unix_s(),
+        }
+    }
+
+    fn at_s(self, now: Instant) -> f64 {
+        self.begun_unix_s + now.saturating_duration_since(self.begun).as_secs_f64()
+    }
 }
 
 impl Eyes {
@@ -154,7 +178,7 @@ impl Eyes {
         let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
         let idle_ns = self.cores.iter().map(|core| idle_ns(&stat, core));
         Look {
-            at_s: unix_s(),
+            at_s: self.clock.at_s(Instant::now()),
             cpu_ns,
             rss_bytes,
             // Where one is not there, none is: they are told by their order.
@@ -381,6 +405,26 @@ mod tests {
         assert_eq!(none.cpu_ns('s', 1.0, 2.0), None);
         assert_eq!(none.busy('s', 1.0, 2.0), None);
         assert_eq!(none.relay_late_p99_us(1.0), 0.0);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_meanwhile_moves_no_look() {
+        let begun = Instant::now();
+        let clock = Clock {
+            begun,
+            begun_unix_s: 1_000.0,
+        };
+        assert_eq!(clock.at_s(begun + Duration::from_millis(2_500)), 1_002.5);
+        let mut eyes = Eyes {
+            watchers: Vec::new(),
+            cores: Vec::new(),
+            glance: None,
+            clock,
+        };
+        // What the system's clock says by now is none of it.
+        let at_s = eyes.look().at_s;
+        assert!((1_000.0..1_100.0).contains(&at_s), "{at_s}");
+        assert!((Clock::begin().begun_unix_s - unix_s()).abs() < 100.0);
     }
 
     #[test]
