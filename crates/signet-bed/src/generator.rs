@@ -133,7 +133,7 @@ impl Generator {
     ///
     /// # Errors
     /// As [`Generator::end`].
-    pub fn stop(self, limit: Duration) -> Result<RunResult, String> {
+    pub fn stop(mut self, limit: Duration) -> Result<RunResult, String> {
         self.process.interrupt();
         self.end(limit)
     }

@@ -177,15 +177,20 @@ impl Process {
     }
 
     /// Asks it to end in order, as from the keyboard.
-    pub fn interrupt(&self) {
+    pub fn interrupt(&mut self) {
         self.signal("INT");
     }
 
-    /// Sends it a signal of that name.
-    pub fn signal(&self, name: &str) {
-        let _ = Command::new("kill")
-            .args(["-s", name, &self.id().to_string()])
-            .status();
+    /// Sends it a signal of that name, if it still runs; whether it does. Once its end was seen its
+    /// id may be another process's.
+    pub fn signal(&mut self, name: &str) -> bool {
+        let is_running = self.is_running();
+        if is_running {
+            let _ = Command::new("kill")
+                .args(["-s", name, &self.id().to_string()])
+                .status();
+        }
+        is_running
     }
 
     /// Whether it still runs.
@@ -235,15 +240,11 @@ impl Stretch {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
-            let id = self.child.id().to_string();
-            let _ = Command::new("kill").args(["-TERM", &id]).status();
-            if self.wait(Duration::from_secs(10)).is_none() {
-                for member in self.members() {
-                    let _ = Command::new("kill")
-                        .args(["-KILL", &member.to_string()])
-                        .status();
-                }
+        if self.signal("TERM") && self.wait(Duration::from_secs(10)).is_none() {
+            for member in self.members() {
+                let _ = Command::new("kill")
+                    .args(["-KILL", &member.to_string()])
+                    .status();
             }
         }
         let _ = self.child.wait();
@@ -258,5 +259,19 @@ mod tests {
     fn programs_are_found_where_they_are() {
         assert!(is_there("sh"));
         assert!(!is_there("signet-no-such-program"));
+    }
+
+    #[test]
+    fn a_process_whose_end_was_seen_is_sent_nothing() {
+        const LIMIT: Duration = Duration::from_secs(20);
+        let log = std::env::temp_dir().join(format!("signet-signal-{}", std::process::id()));
+        let mut ended = Process::start(SERVER_CORE, "true", &[], &log).unwrap();
+        assert_eq!(ended.wait(LIMIT), Some(0));
+        assert!(!ended.signal("TERM"));
+        let mut running = Process::start(SERVER_CORE, "sleep", &["60".to_owned()], &log).unwrap();
+        assert!(running.signal("TERM"));
+        assert_eq!(running.wait(LIMIT), Some(-1));
+        assert!(!running.signal("TERM"));
+        fs::remove_file(&log).unwrap();
     }
 }

@@ -202,7 +202,7 @@ impl Bench {
             readings.push(self.memory(&server));
         }
         // They would say good-bye one by one, which nobody waits for.
-        for idle in &running {
+        for idle in &mut running {
             idle.signal("KILL");
         }
         let [empty, one, two] = readings.as_slice() else {
@@ -317,7 +317,7 @@ impl Bench {
         let around = self.around();
         let _gateways = around.answer()?;
         let empty = self.memory(&server);
-        let load = around.standing(per_s, length)?;
+        let mut load = around.standing(per_s, length)?;
         std::thread::sleep(length + Duration::from_millis(500));
         let grown = (self.memory(&server) - empty).max(0.0);
         load.signal("KILL");
