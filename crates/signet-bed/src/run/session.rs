@@ -1,6 +1,7 @@
 //! A run under way: its systems, its database, its record.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -500,11 +501,18 @@ struct TemporaryFolder(PathBuf);
 impl TemporaryFolder {
     fn new() -> Result<Self, Error> {
         let name = format!("{}{}", leftover::DATABASE, std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).map_err(|error| {
+        Self::make(std::env::temp_dir().join(name))
+    }
+
+    /// Makes it, for this user alone. Its name can be guessed, and whatever has it already is a run's
+    /// that was killed, or was laid there by somebody else to have the database in it.
+    fn make(path: PathBuf) -> Result<Self, Error> {
+        let _ = std::fs::remove_dir_all(&path);
+        let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
+        made.map_err(|error| {
             Error::new(
                 format!("cannot make {}: {error}", path.display()),
-                "make room there, or name another place by TMPDIR",
+                "remove what has that name, make room there, or name another place by TMPDIR",
             )
         })?;
         Ok(Self(path))
@@ -551,5 +559,29 @@ mod tests {
         assert_eq!(again, folder);
         assert!(!folder.join("server.log").exists());
         std::fs::remove_dir_all(&out).unwrap();
+    }
+
+    #[test]
+    fn the_folder_of_the_database_is_this_runs_alone() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+
+        let within = std::env::temp_dir().join(format!("signet-bed-own-{}", std::process::id()));
+        let (theirs, path) = (within.join("theirs"), within.join("ours"));
+        std::fs::create_dir_all(&theirs).unwrap();
+        let letter = theirs.join("letter.txt");
+        std::fs::write(&letter, "dear").unwrap();
+        symlink(&theirs, &path).unwrap();
+        let folder = TemporaryFolder::make(path.clone()).unwrap();
+        let made = std::fs::symlink_metadata(&path).unwrap();
+        assert!(made.is_dir(), "not where the link led");
+        assert_eq!(made.permissions().mode() & 0o777, 0o700);
+        drop(folder);
+        assert!(!path.exists());
+        assert_eq!(std::fs::read_to_string(&letter).unwrap(), "dear");
+        // What is left of a run of the same id is in nobody's way.
+        std::fs::create_dir_all(path.join("MariaDB")).unwrap();
+        let again = TemporaryFolder::make(path).unwrap();
+        assert!(!again.0.join("MariaDB").exists());
+        std::fs::remove_dir_all(&within).unwrap();
     }
 }
