@@ -111,9 +111,15 @@ pub(super) struct Steady {
 }
 
 impl Steady {
+    /// `None` where no call was answered in half of the seconds or more. A second without an answer
+    /// has no delay, and none is not a short one.
     pub(super) fn of(seconds: &[Second]) -> Option<Self> {
+        let answered = || seconds.iter().filter(|second| second.has_delays());
+        if answered().count() * 2 <= seconds.len() {
+            return None;
+        }
         let middle = |pick: fn(&Second) -> u64| {
-            let values = seconds.iter().map(|second| pick(second) as f64 / 1_000.0);
+            let values = answered().map(|second| pick(second) as f64 / 1_000.0);
             Summary::of(values.collect()).map(|summary| summary.median)
         };
         Some(Self {
@@ -172,7 +178,8 @@ pub(super) fn steady(
     let load = bench.call_by_known(&schedule, seconds, Callers::First(callers), rate)?;
     let told = load.end()?;
     let measured: Vec<Second> = told.between(warm_s, seconds).copied().collect();
-    let steady = Steady::of(&measured).ok_or("no call ended")?;
+    let steady =
+        Steady::of(&measured).ok_or("in half of the seconds or more no call was answered")?;
     Ok((steady, told))
 }
 
@@ -195,5 +202,19 @@ mod tests {
         let found = Steady::of(&seconds).unwrap();
         assert_eq!((found.p50_ms, found.p99_ms), (30.1, 32.0));
         assert_eq!(Steady::of(&[]), None);
+    }
+
+    #[test]
+    fn a_second_without_an_answer_is_not_the_fastest() {
+        let second = |p50_us, p99_us| Second {
+            p50_us,
+            p99_us,
+            ..Second::default()
+        };
+        let answered = second(30_000, 31_000);
+        let found = Steady::of(&[answered, second(0, 0), answered]).unwrap();
+        assert_eq!((found.p50_ms, found.p99_ms), (30.0, 31.0));
+        assert_eq!(Steady::of(&[answered, second(0, 0)]), None);
+        assert_eq!(Steady::of(&[second(0, 0); 15]), None);
     }
 }
