@@ -159,6 +159,10 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), String> {
             row.killed_s, row.away_s
         );
     }
+    // Nobody is let in, or kept out, who does not call.
+    if let Some(row) = outage.callers.iter().find(|row| row.is_empty()) {
+        return Err(format!("{}: none of their calls ended", row.who));
+    }
     // A database that nobody misses shows nothing.
     if let Some(row) = outage.times.iter().find(|row| row.told_later == 0) {
         return Err(format!(

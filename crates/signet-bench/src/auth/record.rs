@@ -133,6 +133,13 @@ pub(super) struct CallersRow {
     pub(super) remarks: Vec<String>,
 }
 
+impl CallersRow {
+    /// Whether not one of their calls came to an end.
+    pub(super) fn is_empty(&self) -> bool {
+        self.served == 0 && self.causes.values().all(|calls| *calls == 0)
+    }
+}
+
 /// One kill of the database.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct OutageRow {

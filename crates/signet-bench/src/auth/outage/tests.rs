@@ -101,6 +101,16 @@ fn what_is_as_it_should_be_meets_all_aims() {
 }
 
 #[test]
+fn callers_of_whom_no_call_ended_show_nothing() {
+    assert!(!load(REMEMBERED, 1, &[]).is_empty());
+    assert!(!load(GUESSES, 0, &[("status 407", 1)]).is_empty());
+    // All aims would be met by them.
+    assert!(load(GUESSES, 0, &[]).is_empty());
+    assert!(load(OTHERS, 0, &[("status 503", 0)]).is_empty());
+    assert!(of_probe(&[]).is_empty());
+}
+
+#[test]
 fn each_fault_is_counted_where_it_belongs() {
     let mut found = outage(None);
     found.callers[0].causes = load("", 0, &[("status 403", 2)]).causes;
