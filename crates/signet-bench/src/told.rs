@@ -72,6 +72,14 @@ impl Told {
         self.completed as f64 / (self.completed + self.failed).max(1) as f64
     }
 
+    /// Of the calls that were due, the share that ended well: those to which the generator did not
+    /// come while its schedule lasted were none that a server could serve.
+    pub(crate) fn share_of_due(&self) -> f64 {
+        let health = &self.result.health;
+        let begun = health.due.saturating_sub(health.unsent);
+        begun as f64 / health.due.max(1) as f64 * self.share_ok()
+    }
+
     /// A counter of the result.
     pub(crate) fn counter(&self, name: &str) -> u64 {
         self.result.counters.get(name).copied().unwrap_or(0)
@@ -96,5 +104,35 @@ impl Told {
             remarks.push(format!("{} handshakes failed", self.handshakes_failed));
         }
         remarks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use measure::{Health, SipFigures};
+
+    use super::*;
+
+    fn told(due: u64, unsent: u64, completed: u64) -> Told {
+        Told::new(RunResult {
+            health: Health {
+                due,
+                unsent,
+                ..Health::default()
+            },
+            figures: SipFigures {
+                completed,
+                ..SipFigures::default()
+            },
+            ..RunResult::default()
+        })
+    }
+
+    #[test]
+    fn calls_that_did_not_begin_are_none_that_a_server_served() {
+        let behind = told(1_000, 100, 900);
+        assert_eq!((behind.share_ok(), behind.share_of_due()), (1.0, 0.9));
+        assert_eq!(told(1_000, 0, 1_000).share_of_due(), 1.0);
+        assert_eq!(told(0, 0, 0).share_of_due(), 0.0);
     }
 }

@@ -191,21 +191,21 @@ fn stretches(
     }
     let told = load.end()?;
     process.must_run(name)?;
-    let share = told.share_ok();
+    let served = told.share_of_due();
     Ok(found
         .into_iter()
         .map(|(spent_ns, elapsed_s, before, after)| {
-            let calls = rate as f64 * elapsed_s * share;
+            let calls = rate as f64 * elapsed_s * served;
             Measurement {
                 case: "cost".to_owned(),
                 server: name.to_owned(),
                 cpu_us_per_call: spent_ns as f64 / 1_000.0 / calls.max(1.0),
                 calls: calls as u64,
                 failed: told.failed,
-                failed_share: 1.0 - share,
+                failed_share: 1.0 - told.share_ok(),
                 retransmissions: told.retransmissions,
                 rate,
-                held_share: share,
+                held_share: served,
                 elapsed_s,
                 is_doubted: !told.doubts.is_empty(),
                 before,

@@ -80,7 +80,7 @@ fn stretch(bench: &Bench<'_>, server: Server, rate: u64, repeat: usize) -> Resul
     let (spent_ns, elapsed_s) = stretch.end();
     let told = load.end()?;
     process.must_run(server.name())?;
-    let calls = rate as f64 * elapsed_s * told.share_ok();
+    let calls = rate as f64 * elapsed_s * told.share_of_due();
     Ok(Figure {
         case: case(rate),
         server: server.name(),

@@ -176,7 +176,7 @@ fn round(bench: &mut Bench<'_>, server: Server, rate: u64, repeat: usize) -> Res
             }
             Err(error) => return Err(format!("{}: {error}", named(case.name, rate))),
         };
-        let calls = rate as f64 * elapsed_s * told.share_ok();
+        let calls = rate as f64 * elapsed_s * told.share_of_due();
         let handshakes = (told.handshakes_full + told.handshakes_resumed).max(1) as f64;
         let resumed_percent = told.handshakes_resumed as f64 * 100.0 / handshakes;
         let mut figure = |what: &'static str, value: f64, load| {
