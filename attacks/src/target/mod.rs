@@ -177,9 +177,12 @@ impl Server {
         else {
             return Err("it cannot be started again".to_owned());
         };
-        let _ = Command::new("kill")
-            .args(["-TERM", &child.id().to_string()])
-            .status();
+        // Once its end was seen its id may be another process's.
+        if matches!(child.try_wait(), Ok(None)) {
+            let _ = Command::new("kill")
+                .args(["-TERM", &child.id().to_string()])
+                .status();
+        }
         let until = Instant::now() + Duration::from_secs(10);
         while matches!(child.try_wait(), Ok(None)) {
             if Instant::now() > until {
@@ -264,7 +267,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let Some(child) = &mut self.child else { return };
-        let family = memory::family(child.id());
+        let family = family_of(child);
         let _ = child.kill();
         let _ = child.wait();
         // A server of several processes leaves them behind.
@@ -276,6 +279,15 @@ impl Drop for Server {
         if let (Some(folder), false) = (&self.folder, std::thread::panicking()) {
             let _ = fs::remove_dir_all(folder.join("data"));
         }
+    }
+}
+
+/// A server with its descendants; nobody where its end was seen, since its id, and so its children,
+/// may be those of a stranger by then.
+fn family_of(child: &mut Child) -> Vec<u32> {
+    match child.try_wait() {
+        Ok(None) => memory::family(child.id()),
+        Ok(Some(_)) | Err(_) => Vec::new(),
     }
 }
 
@@ -309,4 +321,23 @@ fn free_port(address: [u8; 4]) -> Result<u16, String> {
         }
     }
     Err("no free port".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_whose_end_was_seen_has_no_family() {
+        let mut child = Command::new("cat")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let own = child.id();
+        assert_eq!(family_of(&mut child), [own]);
+        drop(child.stdin.take());
+        assert!(child.wait().unwrap().success());
+        assert!(family_of(&mut child).is_empty());
+    }
 }
