@@ -246,7 +246,7 @@ fn search(
     transport: SippTransport,
 ) -> Result<Measurement, String> {
     let out = bench.out;
-    let process = contender.start_proxy(transport, out)?;
+    let mut process = contender.start_proxy(transport, out)?;
     let ports = (SERVER_PORT, CALLED_PORT);
     let peak = own::peak(&bench.desk(), transport, ports, bench.sizes.is_quick)?;
     let rate = (peak * 9 / 10).max(1);
@@ -256,6 +256,7 @@ fn search(
     load.warm_up(if bench.sizes.is_quick { 1 } else { 3 })?;
     let found = stretches(&process, load.as_mut(), 1, bench.sizes.seconds)?;
     let totals = load.end()?;
+    process.must_run(&contender.name)?;
     let stretch = found.last().ok_or("nothing was measured")?;
     Ok(stretch.measurement((case, contender), &totals, (rate, peak)))
 }

@@ -41,7 +41,7 @@ fn slope(bench: &mut Bench<'_>, server: Server) -> Result<(), String> {
         listens: vec![Listen::Tls(Kind::P256)],
         next: "tcp",
     };
-    let process = bench.start(server, &plan, false)?;
+    let mut process = bench.start(server, &plan, false)?;
     let empty = process.open_files();
     let steps = [1_000, 4_000, 5_000, 5_000].map(|count| bench.sized(count, count / 20));
     let mut loads: Vec<Load> = Vec::new();
@@ -64,6 +64,8 @@ fn slope(bench: &mut Bench<'_>, server: Server) -> Result<(), String> {
         std::thread::sleep(Duration::from_millis(2_500));
         let connections = process.open_files().saturating_sub(empty);
         let bytes = process.memory_bytes();
+        // One that has ended holds none.
+        process.must_run(server.name())?;
         bench.record.add(Figure {
             case: format!("{CASE}-{connections}"),
             server: server.name(),

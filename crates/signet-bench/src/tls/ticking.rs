@@ -62,7 +62,7 @@ fn compare(bench: &mut Bench<'_>, server: Server) -> Result<(), String> {
         next: "udp",
     };
     let many = bench.sized(15_000, 600);
-    let process = bench.start(server, &plan, false)?;
+    let mut process = bench.start(server, &plan, false)?;
     let empty = process.open_files();
     let few_phones = phones(bench, &process, ("few", 10), FEW)?;
     let windows = bench.sized(10, 3);
@@ -97,6 +97,8 @@ fn compare(bench: &mut Bench<'_>, server: Server) -> Result<(), String> {
     calls.must_run()?;
     let busy_many_again = process.cpu_us_per_s(windows);
     calls.must_run()?;
+    // One that has ended is idle, however many connections it had.
+    process.must_run(server.name())?;
     // Not interrupted: calls that are cut off would count as failed.
     let told = calls.end()?;
     many_phones.stop()?;
