@@ -176,7 +176,7 @@ impl Sheet<'_> {
     /// What brings the rates of a case into their order.
     fn rate(result: &CaseResult) -> usize {
         match result.load {
-            Load::Rate { per_s, .. } => per_s as usize,
+            Load::Rate { per_s, .. } => in_order(per_s),
             Load::Peak { .. } => usize::MAX,
         }
     }
@@ -201,7 +201,7 @@ impl Sheet<'_> {
         if axis == RATE {
             return match &result.load {
                 Load::Rate { per_s, .. } => {
-                    (*per_s as usize, format!("{}/s", number::figure(*per_s)))
+                    (in_order(*per_s), format!("{}/s", number::figure(*per_s)))
                 }
                 Load::Peak { .. } => (usize::MAX, "peak".to_owned()),
             };
@@ -255,10 +255,26 @@ impl Sheet<'_> {
     }
 }
 
+/// The place of a rate among others, by millionths: those below one a second are not all one.
+fn in_order(per_s: f64) -> usize {
+    (per_s * 1e6).round() as usize
+}
+
 /// Two names, of which either may be empty.
 fn joined(a: &str, b: &str) -> String {
     match (a, b) {
         ("", only) | (only, "") => only.to_owned(),
         (a, b) => format!("{a}, {b}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_that_differ_have_places_of_their_own() {
+        let places = [0.004, 0.0045, 0.25, 0.5, 1.2, 1.7, 2_000.0].map(in_order);
+        assert!(places.is_sorted_by(|a, b| a < b), "{places:?}");
     }
 }
