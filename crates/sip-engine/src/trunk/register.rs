@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use invariant::broken;
 use sip_auth::Attempt;
 use sip_locate::{Hop, LocateError, Located};
 use sip_txn::ClientId;
@@ -359,7 +360,9 @@ impl Shard {
             .registrations
             .kept(at)
             .and_then(|kept| kept.resolving.take());
-        let Some((_, host)) = resolving else { return };
+        let Some((_, host)) = resolving else {
+            return broken!("what was found waits for this answer");
+        };
         match answer {
             Ok(mut hops) => {
                 self.members_given(now, &host, &hops);
@@ -393,7 +396,7 @@ impl Shard {
     /// Begins to ask for a registration, or to renew it.
     fn begin_round(&mut self, now: Now, at: usize, out: &mut Outputs) {
         let Some(own) = self.registrations.own.get_mut(at) else {
-            return;
+            return broken!("what is due is a registration");
         };
         let mut members = in_order(&own.group, |_| true, &mut self.dice).into_vec();
         let gateways = &self.gateways;
@@ -401,7 +404,9 @@ impl Shard {
         // original registration, unless redirected."
         members.sort_by_key(|hop| is_out(hop, gateways, now));
         let name = Arc::clone(&own.trunk.name);
-        let Some(kept) = &mut own.kept else { return };
+        let Some(kept) = &mut own.kept else {
+            return broken!("what is due is a registration");
+        };
         kept.machine.begin();
         kept.begin_anew();
         kept.failure = Failure::Unreachable;
@@ -420,7 +425,7 @@ impl Shard {
     /// Begins to take a registration back: where it is bound.
     fn begin_end(&mut self, now: Now, at: usize, out: &mut Outputs) {
         let Some(kept) = self.registrations.kept(at) else {
-            return;
+            return broken!("what is taken back is a registration");
         };
         let under_way = kept.under_way.take();
         let resolving = kept.resolving.take();
@@ -446,10 +451,9 @@ impl Shard {
     fn next_way(&mut self, now: Now, at: usize, out: &mut Outputs) {
         loop {
             let reach = self.own.reach();
-            let Some(own) = self.registrations.own.get_mut(at) else {
-                return;
+            let Some(kept) = self.registrations.kept(at) else {
+                return broken!("a registration stays while it is tried");
             };
-            let Some(kept) = &mut own.kept else { return };
             if kept.machine.is_outdated() {
                 let failure = Answer::Member(kept.failure);
                 return self.register_came_to(now, at, failure, None, out);
@@ -469,9 +473,10 @@ impl Shard {
                 Located::Ask(query) => {
                     let wanted = Wanted::Registration;
                     let park = self.resolve_for_trunk(now, wanted, query, out);
-                    if let Some(kept) = self.registrations.kept(at) {
-                        kept.resolving = Some((park, member.host));
-                    }
+                    let Some(kept) = self.registrations.kept(at) else {
+                        return broken!("a registration stays while it is tried");
+                    };
+                    kept.resolving = Some((park, member.host));
                     return;
                 }
                 Located::Nowhere(_) => kept.failure = Failure::NoTransport,

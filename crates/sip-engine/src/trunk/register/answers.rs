@@ -4,12 +4,13 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use invariant::broken;
 use sip_auth::GiveUp;
 use sip_msg::header::{Contact, delta_seconds};
 use sip_msg::{HeaderName, Message};
 use wheel::TimerId;
 
-use super::{Kept, MemberAddress};
+use super::{Kept, MemberAddress, UnderWay};
 use crate::effect::Effect;
 use crate::gateways::Why;
 use crate::proxy::failover::pause_ms;
@@ -31,21 +32,15 @@ impl Shard {
         let Some(at) = self.registrations.find(number).filter(|_| status >= 200) else {
             return;
         };
-        let Some(under_way) = self
-            .registrations
-            .kept(at)
-            .and_then(|of| of.under_way.take())
-        else {
-            return;
+        let Some(own) = self.registrations.own.get_mut(at) else {
+            return broken!("a REGISTER is found by its registration");
+        };
+        let pause = pause_ms(response, own.care().retry_after_max_s);
+        let name = Arc::clone(&own.trunk.name);
+        let Some((under_way, kept)) = own.kept.as_mut().and_then(taken) else {
+            return broken!("a REGISTER that was found is under way");
         };
         self.wheel.cancel(under_way.timer);
-        let Some(own) = self.registrations.own.get_mut(at) else {
-            return;
-        };
-        let care = own.care().clone();
-        let pause = pause_ms(response, care.retry_after_max_s);
-        let name = Arc::clone(&own.trunk.name);
-        let Some(kept) = &mut own.kept else { return };
         let answer = understood(kept, under_way.has_contact, response);
         let place = (under_way.member.hop.transport, under_way.member.hop.addr);
         if matches!(answer, Answer::Bound { .. }) {
@@ -87,11 +82,8 @@ impl Shard {
         let Some(at) = self.registrations.find(number) else {
             return;
         };
-        let Some(kept) = self.registrations.kept(at) else {
-            return;
-        };
-        let Some(under_way) = kept.under_way.take() else {
-            return;
+        let Some((under_way, kept)) = self.registrations.kept(at).and_then(taken) else {
+            return broken!("a REGISTER that was found is under way");
         };
         kept.failure = failure;
         self.wheel.cancel(under_way.timer);
@@ -128,7 +120,7 @@ impl Shard {
         out: &mut Outputs,
     ) {
         let Some(own) = self.registrations.own.get(at) else {
-            return;
+            return broken!("a registration stays while it is tried");
         };
         let name = Arc::clone(&own.trunk.name);
         self.register_told(now, at, answer, pause, (name, None, Box::default()), out);
@@ -147,7 +139,7 @@ impl Shard {
         let dice = &mut self.dice;
         let lot = |most: u64| u64::from(dice.below(u32::try_from(most).unwrap_or(u32::MAX)));
         let Some(kept) = self.registrations.kept(at) else {
-            return;
+            return broken!("a registration stays while it is tried");
         };
         let has_other = kept.has_other();
         let (next, change) = kept
@@ -160,18 +152,14 @@ impl Shard {
                 // RFC 3261 22.1: "A UAC MUST NOT re-attempt requests with the credentials that have
                 // just been rejected". What answers no challenge is another request: its own
                 // credentials have not been.
-                if answer != Answer::Challenged
-                    && let Some(kept) = self.registrations.kept(at)
-                {
+                if answer != Answer::Challenged {
                     kept.begin_attempt();
                 }
                 return self.next_way(now, at, out);
             }
             Next::Other => {
-                if let Some(kept) = self.registrations.kept(at) {
-                    kept.begin_attempt();
-                    kept.failure = failure.unwrap_or(kept.failure);
-                }
+                kept.begin_attempt();
+                kept.failure = failure.unwrap_or(kept.failure);
                 return self.next_way(now, at, out);
             }
             Next::Rest => {}
@@ -182,12 +170,9 @@ impl Shard {
             Some(_) if until_ms > now.mono_ms && failure.is_none() => (State::Registered, until_ms),
             Some(due_ms) => (State::Failing(failure.unwrap_or(Failure::Silent)), due_ms),
         };
-        let mut is_leaving = false;
-        if let Some(kept) = self.registrations.kept(at) {
-            kept.members_left.clear();
-            kept.members.clear();
-            is_leaving = kept.is_leaving;
-        }
+        kept.members_left.clear();
+        kept.members.clear();
+        let is_leaving = kept.is_leaving;
         // Another may be registered by its trunk's name, here or by another shard.
         let is_current = |of: &Arc<Trunk>| of.name == name && of.registering.is_some();
         if !is_leaving || !all(&self.settings).any(is_current) {
@@ -245,6 +230,11 @@ impl Shard {
             self.tell_of_gateway((transport, addr), name, change, out);
         }
     }
+}
+
+/// Takes out the REGISTER that is under way.
+fn taken(kept: &mut Kept) -> Option<(UnderWay, &mut Kept)> {
+    Some((kept.under_way.take()?, kept))
 }
 
 /// What a final response to a REGISTER means.

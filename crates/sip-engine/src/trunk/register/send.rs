@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::net::SocketAddr;
 
+use invariant::broken;
 use sip_msg::{ConnId, Method, Target};
 use sip_txn::ClientId;
 use wheel::TimerId;
@@ -45,16 +46,16 @@ impl Shard {
         let start = out.outbox.bytes.len();
         let Some(has_contact) = self.write_register(at, client, &to, &mut out.outbox.bytes) else {
             self.txns.release_client(client);
-            return false;
+            return broken!("a registration stays while it is tried", false);
         };
         self.registrations.last = self.registrations.last.wrapping_add(1);
         let number = self.registrations.last;
         let Some(own) = self.registrations.own.get_mut(at) else {
-            return false;
+            return broken!("a registration stays while it is tried", false);
         };
         let timeout_ms = own.care().timeout_ms;
         let Some(kept) = &mut own.kept else {
-            return false;
+            return broken!("a registration stays while it is tried", false);
         };
         if let Some(account) = &mut kept.account {
             let halves = [u32::MAX; 2].map(|most| u64::from(self.dice.below(most)));
