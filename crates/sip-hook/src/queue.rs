@@ -27,6 +27,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
+use invariant::broken;
 use sip_lookup::{BatchId, PipelineConfig, Replicas};
 
 use crate::cache::Ticket;
@@ -363,8 +364,9 @@ impl<T> Queue<T> {
     fn send(&mut self, now_us: u64, mut asked: Vec<u64>, is_probe: bool) -> Batch {
         asked.sort_unstable();
         for nth in &asked {
-            if let Some(waiter) = self.waiters.get_mut(nth) {
-                waiter.flights = waiter.flights.saturating_add(1);
+            match self.waiters.get_mut(nth) {
+                Some(waiter) => waiter.flights = waiter.flights.saturating_add(1),
+                None => broken!("a question that was just taken out of a queue is waited for"),
             }
         }
         let waiters = &self.waiters;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use invariant::broken;
 use sip_lookup::{BatchFailure, BatchId, Replica};
 
 use super::{Failure, Flight, Queue};
@@ -70,7 +71,10 @@ impl<T> Queue<T> {
         while let Some((deadline_us, nth)) = self.deadlines.first().copied()
             && now_us >= deadline_us
         {
-            self.fail(nth, Failure::TimedOut);
+            if !self.fail(nth, Failure::TimedOut) {
+                broken!("a question whose deadline is kept is waited for");
+                self.deadlines.pop_first();
+            }
         }
         let is_due = |(id, flight): (&BatchId, &Flight)| {
             (now_us >= self.times_out_us(flight)).then_some(*id)
@@ -78,8 +82,9 @@ impl<T> Queue<T> {
         let late: Vec<BatchId> = self.flights.iter().filter_map(is_due).collect();
         for id in late {
             self.given_up.push_back(id);
-            if let Some(flight) = self.land(id) {
-                self.lost(now_us, &flight, &Failure::TimedOut);
+            match self.land(id) {
+                Some(flight) => self.lost(now_us, &flight, &Failure::TimedOut),
+                None => broken!("a request that is late is in flight"),
             }
         }
         let is_slow = |(id, flight): (&BatchId, &Flight)| {
@@ -168,7 +173,7 @@ impl<T> Queue<T> {
     /// A request is slow, and others are not.
     fn split(&mut self, id: BatchId) {
         let Some(flight) = self.flights.get_mut(&id) else {
-            return;
+            return broken!("a request that is slow is in flight");
         };
         flight.is_split = true;
         for nth in flight.asked.clone() {
@@ -202,6 +207,7 @@ impl<T> Queue<T> {
                 continue;
             }
             let Some(waiter) = self.waiters.get_mut(&nth) else {
+                broken!("a question that is neither queued nor asked is waited for");
                 continue;
             };
             if !is_unreachable || is_away || waiter.was_lost {
