@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use hashbrown::HashMap;
+use invariant::broken;
 use sip_msg::{HeaderName, Message, Method};
 use wheel::{TimerId, Wheel};
 
@@ -458,8 +459,10 @@ impl OpenCalls {
             }
         }
         hung.refused = None;
-        let (record, hung) = self.take(id, wheel)?;
-        let mut record = hung?.end(record);
+        let Some((record, Some(hung))) = self.take(id, wheel) else {
+            return broken!("a call whose BYE was just looked at is open", None);
+        };
+        let mut record = hung.end(record);
         record.bye_status = Some(status);
         record.seen = now;
         Some(record)
@@ -538,8 +541,10 @@ impl OpenCalls {
             return None;
         }
         let id = self.given_up.pop_front()?;
-        let (record, hung) = self.take(id, wheel)?;
-        Some(hung?.end(record))
+        let Some((record, Some(hung))) = self.take(id, wheel) else {
+            return broken!("a call that is given up is open, and was hung up", None);
+        };
+        Some(hung.end(record))
     }
 
     /// All records that go on: the process ends.
@@ -554,6 +559,7 @@ impl OpenCalls {
         ids.sort_unstable_by_key(|id| self.entries.get(id).map(|open| open.record.id));
         for id in ids {
             let Some((mut record, hung)) = self.take(id, wheel) else {
+                broken!("each key of the table is of an open call");
                 continue;
             };
             if hung.is_none() {
