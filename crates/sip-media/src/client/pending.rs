@@ -124,18 +124,19 @@ impl Client {
             }
             return;
         }
-        if let Some(pending) = self.take(cookie) {
-            self.counters.timed_out += 1;
-            // Who sends what an engine cannot answer is not to have it left by everybody: one that
-            // has said anything since is there.
-            let since_ms = pending.since_ms;
-            let known = self.known(pending.engine.id);
-            let is_there = known.is_some_and(|of| of.heard_ms.is_some_and(|at| at > since_ms));
-            if !is_there {
-                self.failed(now_ms, &pending.engine, Why::Silent);
-            }
-            self.go_on(now_ms, pending, Failure::Gone);
+        let Some(pending) = self.take(cookie) else {
+            return broken!("what was just found is there");
+        };
+        self.counters.timed_out += 1;
+        // Who sends what an engine cannot answer is not to have it left by everybody: one that
+        // has said anything since is there.
+        let since_ms = pending.since_ms;
+        let known = self.known(pending.engine.id);
+        let is_there = known.is_some_and(|of| of.heard_ms.is_some_and(|at| at > since_ms));
+        if !is_there {
+            self.failed(now_ms, &pending.engine, Why::Silent);
         }
+        self.go_on(now_ms, pending, Failure::Gone);
     }
 
     /// Takes out all that is under way and wanted, in the order in which it was asked.
@@ -154,8 +155,10 @@ impl Client {
     ) -> Vec<Pending> {
         let call = self.call(call_id);
         let about_it = self.of_calls.range((call, 0)..=(call, u64::MAX));
-        let about_it =
-            about_it.filter_map(|(_, cookie)| Some((*cookie, self.pending.get(cookie)?)));
+        let about_it = about_it.filter_map(|(_, cookie)| match self.pending.get(cookie) {
+            Some(pending) => Some((*cookie, pending)),
+            None => broken!("what a call is listed with is under way", None),
+        });
         let wanted = about_it.filter(|(_, of)| match &of.asked {
             Asked::Command(_, ask, _) => *ask.call_id == *call_id && is_wanted(ask),
             Asked::Ping => false,
