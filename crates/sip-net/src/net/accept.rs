@@ -206,6 +206,8 @@ impl Net {
                             .push_back(PendingEvent::Accepted(conn.flow));
                     }
                     self.conns.used(id, self.shared.now_ms);
+                } else {
+                    broken!("a connection that was just added is in the table");
                 }
             }
         }

@@ -74,6 +74,8 @@ impl Net {
             conn.socket = Some(socket);
             // What carries messages is kept before it.
             self.conns.used(id, self.shared.now_ms);
+        } else {
+            broken!("a connection whose handshake has begun is in the table");
         }
     }
 
