@@ -1,6 +1,8 @@
 //! What goes from one worker to another: messages to the shard that they
 //! belong to, and messages to send to the worker that owns the connection.
 
+use invariant::broken;
+
 use crate::mailbox::ENDING_MAX;
 use crate::{Environment, Handover, Mailbox, SendFailure, Sockets, Worker};
 
@@ -102,6 +104,7 @@ impl<E: Environment> Worker<E> {
                 self.batches.get_mut(worker),
                 self.parts.mailboxes.get(worker),
             ) else {
+                broken!("each worker has a batch and a mailbox");
                 continue;
             };
             self.figures.handed_over += batch.len() as u64;
@@ -118,9 +121,7 @@ impl<E: Environment> Worker<E> {
                 !is_kept
             };
             let refused: Vec<_> = left.extract_if(.., has_no_place).collect();
-            if let Some(batch) = self.batches.get_mut(worker) {
-                *batch = left;
-            }
+            *batch = left;
             for handover in refused {
                 self.refuse(handover);
             }
