@@ -1,5 +1,6 @@
 //! Responses that wait for an engine, in their order.
 
+use invariant::broken;
 use sip_media::{Ask, Command, EngineId, Failure, Given};
 use sip_msg::{Message, Method, Span};
 
@@ -271,7 +272,7 @@ impl Shard {
             Err(failure) => Err((response, failure)),
         };
         let Some(media) = context.media.as_deref_mut() else {
-            return;
+            return broken!("a response that waited is of a call with media");
         };
         match changed {
             Ok((response, text)) => {

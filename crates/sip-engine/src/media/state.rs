@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::hash::Hasher;
 
+use invariant::broken;
 use sip_media::{EngineId, Shape};
 use sip_msg::Message;
 use siphasher::sip::SipHasher24;
@@ -277,7 +278,7 @@ impl ContextMedia {
     /// left out.
     pub(crate) fn put_held(&mut self, serial: u32, response: Option<Box<Message>>) {
         let Some(at) = self.held.iter().position(|of| of.serial == serial) else {
-            return;
+            return broken!("what is put back was taken out, and has its place");
         };
         match (response, self.held.get_mut(at)) {
             (Some(response), Some(held)) => {
@@ -291,7 +292,7 @@ impl ContextMedia {
     /// Keeps what an engine has made of what a branch has said.
     pub(crate) fn keep(&mut self, serial: u32, text: Box<[u8]>) {
         let Some(held) = self.held.iter().find(|of| of.serial == serial) else {
-            return;
+            return broken!("what is kept for a response is kept while that waits");
         };
         let kept = Kept {
             number: held.number,
