@@ -3,6 +3,7 @@
 
 use std::hash::BuildHasher;
 
+use invariant::broken;
 use slots::Name;
 
 use super::answers::{NO_ADVICE, TIMED_OUT, UNREACHABLE, some_of};
@@ -222,7 +223,8 @@ impl<T> Pipeline<T> {
                     continue;
                 }
             }
-            let Some(lookup) = self.table.lookups.get_mut(name) else {
+            let Some(lookup) = self.table.lookups.get(name) else {
+                broken!("a look-up that was found is there");
                 continue;
             };
             if is_single && let What::Secrets(subject) = &lookup.what {
