@@ -258,9 +258,14 @@ impl Conns {
         self.by_peer.get(peer).copied()
     }
 
-    /// The connection of a call's own to the peer of `to`: under the same name,
-    /// or to a peer whose certificate bears that name as well.
-    pub(crate) fn by_call(&self, call: u64, to: &Target) -> Option<ConnId> {
+    /// The connection of a call's own to the peer of `to`: under the same name, or to a peer
+    /// whose certificate bears that name as well, where that `counts` on this connection.
+    pub(crate) fn by_call(
+        &self,
+        call: u64,
+        to: &Target,
+        counts: impl Fn(&Conn) -> bool,
+    ) -> Option<ConnId> {
         let conns = self.by_call.get(&call)?;
         let is_it = |id: &&ConnId| {
             self.get(**id).is_some_and(|conn| {
@@ -268,7 +273,7 @@ impl Conns {
                     && conn.flow.remote == to.remote
                     && (conn.tls_name() == to.tls_name.as_ref()
                         || !to.transport.is_secure()
-                        || conn.peer_bears(to.tls_name.as_deref()))
+                        || (conn.peer_bears(to.tls_name.as_deref()) && counts(conn)))
             })
         };
         conns.iter().find(is_it).copied()

@@ -4,12 +4,13 @@
 
 use std::collections::HashSet;
 use std::net::TcpListener;
+use std::sync::Arc;
 
 use crate::common::*;
 use sip_msg::{ConnId, Lane, ListenerId, Target, Transport};
 use sip_net::{CloseReason, ListenerConfig, NetConfig, SendError};
 use sip_tls::testing::TestCa;
-use sip_tls::{ClientTls, ServerTls};
+use sip_tls::{ClientTls, HandshakeConfig, HandshakePool, PeerEntry, PeerTls, ServerTls};
 
 fn client(config: NetConfig) -> Bench {
     let listener = ListenerConfig::outbound(Transport::Tcp, any_port("127.0.0.1"));
@@ -223,6 +224,51 @@ fn over_tls_a_call_keeps_its_connection_for_names_in_the_same_certificate() {
     let failed = client.until_with(&mut [&mut server], send_failed);
     assert_eq!(failed, (5, SendError::Closed(CloseReason::Handshake)));
     assert_eq!(client.net.connection_count(), 1);
+}
+
+/// A name with roots of its own is proved by these alone, and they prove no other.
+#[test]
+fn over_tls_a_call_keeps_its_connection_for_names_that_are_called_by_the_same_settings_alone() {
+    let (ca, elsewhere) = (TestCa::new(), TestCa::named("Another CA"));
+    let (chain, key) = ca.issue(&["gw.example.com", "own.example.com", "127.0.0.1"]);
+    let tls = ServerTls::from_pem(&[(chain.as_bytes(), key.as_bytes())]).unwrap();
+    let mut server = tls_server(tls);
+    let addr = server.addr();
+    let trusting = |ca: &TestCa| {
+        let tls = ClientTls::from_pem(&[ca.root_pem().as_bytes()]);
+        Arc::new(tls.unwrap())
+    };
+    for (all, own, first, other) in [
+        (&ca, &elsewhere, "gw.example.com", "own.example.com"),
+        (&elsewhere, &ca, "own.example.com", "gw.example.com"),
+    ] {
+        let peers = PeerTls::new();
+        let entry = PeerEntry {
+            tls: trusting(own),
+            expect: None,
+        };
+        peers.replace([("own.example.com".to_owned(), entry)]);
+        let config = NetConfig {
+            client_tls: Some(trusting(all)),
+            peers: Some(peers),
+            handshakes: Some(HandshakePool::start(HandshakeConfig::default()).unwrap()),
+            ..NetConfig::default()
+        };
+        let listener = ListenerConfig::outbound(Transport::Tls, any_port("127.0.0.1"));
+        let mut client = Bench::new(&[listener], config);
+        let [first, other, address] = [first, other, "127.0.0.1"].map(|name| named(addr, name));
+        let conn = send(&mut client, &mut server, Lane::Call(1), &first);
+        assert_eq!(
+            send(&mut client, &mut server, Lane::OfCall(1), &address),
+            conn
+        );
+        client
+            .net
+            .send(&on(Lane::OfCall(1), &other), &request("x"), 5);
+        let failed = client.until_with(&mut [&mut server], send_failed);
+        assert_eq!(failed, (5, SendError::Closed(CloseReason::Handshake)));
+        assert_eq!(client.net.connection_count(), 1);
+    }
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! What is sent: queued for its socket, then written with few system calls.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use sip_msg::{ConnId, Lane, Outbox, Target, Transport};
+use sip_tls::host_address;
 
 use super::open::OpenReason;
 use super::pending_event::push_failure;
@@ -66,9 +68,41 @@ impl Net {
             return Some(conn);
         }
         let (call, lane) = call_and_lane(to.lane);
-        let of_call = || self.conns.by_call(call?, to);
+        let of_call = || self.conn_of_call(call?, to);
         let id = of_call().or_else(|| self.conns.by_peer(&peer_of(to, lane)));
         self.conns.get(id.filter(|_| to.may_open)?)
+    }
+
+    /// The connection of a call's own that a message to `to` takes.
+    fn conn_of_call(&self, call: u64, to: &Target) -> Option<ConnId> {
+        let counts = |conn: &Conn| self.is_called_alike(conn, to);
+        self.conns.by_call(call, to, counts)
+    }
+
+    /// Whether what the peer of a connection has proved counts for the name that is called now,
+    /// which is another: where both are called by the same settings, or where it is the peer's own
+    /// address. Who is believed by roots of its own is believed by them for its own name alone.
+    fn is_called_alike(&self, conn: &Conn, to: &Target) -> bool {
+        let Some(peers) = &self.shared.config.peers else {
+            return true;
+        };
+        let ip = to.remote.ip();
+        let settings = |name: Option<&str>| match name {
+            Some(name) => peers.find(name),
+            None => peers.find(&ip.to_string()),
+        };
+        let opened_as = conn.tls_name().map(|name| &**name);
+        let called = to.tls_name.as_deref();
+        match (settings(opened_as), settings(called)) {
+            (None, None) => true,
+            (Some(one), Some(other)) => {
+                Arc::ptr_eq(&one.tls, &other.tls) && one.expect == other.expect
+            }
+            (Some(_), None) => called
+                .and_then(host_address)
+                .is_some_and(|address| address.to_canonical() == ip.to_canonical()),
+            (None, Some(_)) => false,
+        }
     }
 
     /// Looks for the datagram whose error the kernel gave to another worker of
@@ -183,7 +217,7 @@ impl Net {
         }
         let (call, lane) = call_and_lane(to.lane);
         if let Some(call) = call
-            && let Some(id) = self.conns.by_call(call, to)
+            && let Some(id) = self.conn_of_call(call, to)
         {
             return Ok(id);
         }
