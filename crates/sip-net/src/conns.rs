@@ -229,7 +229,7 @@ impl Conns {
         self.ids_of(|_| true)
     }
 
-    /// Those of which this is so.
+    /// Those of which this is so, in the order of their places.
     pub(crate) fn ids_of(&self, is_so: impl Fn(&Conn) -> bool) -> Vec<ConnId> {
         let conns = self.table.iter().filter(|(_, conn)| is_so(conn));
         conns.map(|(_, conn)| conn.flow.conn).collect()
@@ -328,7 +328,7 @@ impl Conns {
 }
 
 /// The place of a connection in the table.
-fn index_of(id: ConnId) -> usize {
+pub(crate) fn index_of(id: ConnId) -> usize {
     (id.0 & ((1 << PLACE_BITS) - 1)) as usize
 }
 

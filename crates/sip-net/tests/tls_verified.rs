@@ -369,6 +369,34 @@ fn a_reload_closes_the_connections_of_those_who_are_trusted_no_longer() {
     assert_eq!(server.net.connection_count(), 1);
 }
 
+/// Else a thief's connection stays open for as long as something else is changed every few seconds.
+#[test]
+fn all_are_looked_at_however_often_that_is_asked_for() {
+    let world = World::new();
+    let mine = world.pair("example.com", 1, |_| {});
+    let (mut server, tls) = serve(world.server(&mine, Resumption::Psk));
+    let mut clients: Vec<Bench> = Vec::new();
+    // More than are looked at in one turn.
+    for serial in 10..16 {
+        let theirs = world.pair("peer.example", serial, |_| {});
+        let mut client = tls_client(world.client(Some(&theirs)).build().unwrap());
+        let target = named(server.addr(), "example.com");
+        client.net.send(&target, &request("x"), 0);
+        server.until_with(&mut [&mut client], message);
+        clients.push(client);
+    }
+    let list = world.ca.revoke(&[15]);
+    let config = world.server(&mine, Resumption::Psk);
+    tls.reload(config.crl_pem(&[list.as_bytes()]).unwrap())
+        .unwrap();
+    for _ in 0..20 {
+        server.net.recheck_peers();
+        server.turn();
+    }
+    assert_eq!(server.until(closed), CloseReason::Certificate);
+    assert_eq!(server.net.connection_count(), 5);
+}
+
 #[test]
 fn a_reload_closes_connections_to_servers_too() {
     let world = World::new();

@@ -8,6 +8,7 @@ use sip_tls::{CertificateFault, TlsInfo};
 
 use super::Net;
 use crate::CloseReason;
+use crate::conns::index_of;
 use crate::stream::Conn;
 
 /// Chains verified in one turn: each takes some hundred microseconds.
@@ -46,7 +47,14 @@ impl Net {
     /// is done a few at a time, by the calls of [`Net::poll`] that follow.
     pub fn recheck_peers(&mut self) {
         let secured = |conn: &Conn| conn.session.is_some() || conn.stage.is_handshaking();
-        self.recheck.queue = self.conns.ids_of(secured).into();
+        let mut all = self.conns.ids_of(secured);
+        // Begun where it is by now: else the last would never have their turn while it is asked
+        // for again and again.
+        if let Some(next) = self.recheck.queue.front() {
+            let begin = all.partition_point(|id| index_of(*id) < index_of(*next));
+            all.rotate_left(begin);
+        }
+        self.recheck.queue = all.into();
         self.recheck.asked_ms = Some(self.shared.now_ms);
     }
 
