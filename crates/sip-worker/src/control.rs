@@ -84,6 +84,8 @@ pub struct Snapshot<F> {
 pub struct Control<F, W> {
     phase: AtomicU8,
     generation: AtomicU64,
+    /// The generation of the newest settings that are the sockets' business too.
+    for_sockets: AtomicU64,
     /// The generation of the settings that each worker goes by.
     taken_over: Vec<AtomicU64>,
     settings: Mutex<Option<Arc<Settings>>>,
@@ -100,6 +102,7 @@ impl<F: Clone + Default, W: Wake> Control<F, W> {
         Self {
             phase: AtomicU8::new(0),
             generation: AtomicU64::new(0),
+            for_sockets: AtomicU64::new(0),
             taken_over: (0..workers).map(|_| AtomicU64::default()).collect(),
             settings: Mutex::new(None),
             snapshots: (0..workers).map(|_| Mutex::default()).collect(),
@@ -155,11 +158,24 @@ impl<F: Clone + Default, W: Wake> Control<F, W> {
         self.wake_all();
     }
 
-    /// Gives all workers other settings.
+    /// Gives all workers other settings. Whom sockets trust may have changed with them.
     pub fn reload(&self, settings: Arc<Settings>) {
+        self.give(settings, true);
+    }
+
+    /// The same where nothing else has changed than what is written of people, as by each command
+    /// of many: the sockets have nothing to do.
+    pub fn reload_people(&self, settings: Arc<Settings>) {
+        self.give(settings, false);
+    }
+
+    fn give(&self, settings: Arc<Settings>, is_for_sockets: bool) {
         let mut held = lock(&self.settings);
         *held = Some(settings);
-        self.generation.fetch_add(1, Ordering::AcqRel);
+        let generation = self.generation.fetch_add(1, Ordering::AcqRel) + 1;
+        if is_for_sockets {
+            self.for_sockets.store(generation, Ordering::Release);
+        }
         drop(held);
         self.wake_all();
     }
@@ -173,6 +189,11 @@ impl<F: Clone + Default, W: Wake> Control<F, W> {
     pub(crate) fn settings(&self) -> (u64, Option<Arc<Settings>>) {
         let held = lock(&self.settings);
         (self.generation(), held.clone())
+    }
+
+    /// Whether settings after that generation are the sockets' business too.
+    pub(crate) fn has_more_for_sockets(&self, than: u64) -> bool {
+        self.for_sockets.load(Ordering::Acquire) > than
     }
 
     /// A worker goes by the settings of that generation.

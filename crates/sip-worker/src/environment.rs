@@ -133,7 +133,8 @@ pub trait Sockets {
     /// Puts into the sends of an outbox the connections by which their receivers want to be
     /// reached; gives how many.
     fn name_aliases(&self, outbox: &mut Outbox, now_unix_s: u64) -> u64;
-    /// The settings have changed, and so perhaps who is trusted.
+    /// The settings have changed, and so perhaps who is trusted. Not told of where only what is
+    /// written of people has: this looks at every connection.
     fn settings_changed(&mut self);
     /// What waits on connections, in bytes.
     fn held_bytes(&self) -> usize;

@@ -550,12 +550,15 @@ impl<E: Environment> Worker<E> {
     /// Looks whether something was ordered; false when the order is to stop.
     fn follow_orders(&mut self, sockets: &mut E::Sockets) -> bool {
         if self.parts.control.generation() != self.generation {
+            let before = self.generation;
             let (generation, settings) = self.parts.control.settings();
             self.generation = generation;
             if let Some(settings) = settings {
                 self.parts.limits = settings.limits;
                 self.parts.shard.reload(settings);
-                sockets.settings_changed();
+                if self.parts.control.has_more_for_sockets(before) {
+                    sockets.settings_changed();
+                }
                 self.reload_engines(sockets);
             }
             self.parts.control.take_over(self.parts.index, generation);

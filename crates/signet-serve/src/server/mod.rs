@@ -439,7 +439,8 @@ impl Server {
         let mut settings = Settings::clone(&self.settings);
         let hosts = Hosts::of(&self.config, &self.domains);
         settings.people = Arc::new(self.store.people(&settings.numbers, hosts)?);
-        self.go_by(settings);
+        self.settings = Arc::new(settings);
+        self.control.reload_people(self.settings.clone());
         Ok(())
     }
 

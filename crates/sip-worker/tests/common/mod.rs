@@ -104,6 +104,8 @@ impl sip_worker::Store for Front {
 #[derive(Default)]
 pub struct Wire {
     pub sent: Vec<Vec<u8>>,
+    /// How often they were told that the settings have changed.
+    pub told: usize,
     /// What another does while they are used.
     pub while_it_sends: Option<Box<dyn FnOnce()>>,
 }
@@ -136,7 +138,9 @@ impl sip_worker::Sockets for Wire {
     fn name_aliases(&self, _: &mut Outbox, _: u64) -> u64 {
         0
     }
-    fn settings_changed(&mut self) {}
+    fn settings_changed(&mut self) {
+        self.told += 1;
+    }
     fn held_bytes(&self) -> usize {
         0
     }
