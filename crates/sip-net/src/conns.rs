@@ -2,6 +2,7 @@
 //! many each source has.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -20,6 +21,11 @@ const PLACE_BITS: u32 = 20;
 const WORKER_SHIFT: u32 = 56;
 /// The most connections of one worker.
 pub(crate) const CONNS_MAX: usize = (1 << PLACE_BITS) - 1;
+
+/// What a table has room for whatever it holds.
+const ROOM_MIN: usize = 1_024;
+/// A table gives room back that has more than so many times what it holds.
+const ROOM_MAX_TIMES: usize = 4;
 
 /// Connections that one source may have that have carried nothing yet. Those beyond are given no
 /// time to get on before they go first.
@@ -325,6 +331,31 @@ impl Conns {
     pub(crate) fn len(&self) -> usize {
         self.table.len()
     }
+
+    /// Gives back the room that a flood has left: the places behind the last connection, and what
+    /// tables have that are mostly empty. No connection leaves its place, by which it is named.
+    pub(crate) fn trim(&mut self) {
+        if has_spare_room(self.table.capacity(), self.table.len()) {
+            self.table.shrink_to_fit();
+            self.ranks.forget_from(self.table.capacity());
+        }
+        shrink(&mut self.by_peer);
+        shrink(&mut self.by_call);
+        shrink(&mut self.by_source);
+        shrink(&mut self.unused_by_source);
+        shrink(&mut self.unsent_by_source);
+    }
+}
+
+fn has_spare_room(room: usize, held: usize) -> bool {
+    room > ROOM_MIN.max(ROOM_MAX_TIMES * held)
+}
+
+fn shrink<K: Eq + Hash, V>(table: &mut HashMap<K, V>) {
+    if has_spare_room(table.capacity(), table.len()) {
+        // Twice what there is, so that the next few find room.
+        table.shrink_to(2 * table.len());
+    }
 }
 
 /// The place of a connection in the table.
@@ -368,5 +399,55 @@ fn one_less(counts: &mut HashMap<IpAddr, usize>, source: IpAddr) {
     *count -= 1;
     if *count == 0 {
         counts.remove(&source);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sip_msg::{Flow, ListenerId};
+
+    use super::*;
+    use crate::config::Framing;
+    use crate::stream::Stage;
+
+    fn conn(nth: u32) -> Conn {
+        let flow = Flow {
+            transport: Transport::Tcp,
+            listener: ListenerId(0),
+            local: SocketAddr::from(([127, 0, 0, 1], 5060)),
+            remote: SocketAddr::from((nth.to_be_bytes(), 5060)),
+            conn: ConnId::NONE,
+        };
+        Conn::new(flow, Stage::Open, Framing::Sip, 0)
+    }
+
+    #[test]
+    fn the_room_of_a_flood_of_connections_comes_back_and_its_names_stay_stale() {
+        let mut conns = Conns::new(0);
+        let first = conns.insert(conn(0)).unwrap();
+        let flood: Vec<ConnId> = (1..20_000)
+            .map(|nth| conns.insert(conn(nth)).unwrap())
+            .collect();
+        for id in std::iter::once(&first).chain(&flood) {
+            conns.used(*id, 0);
+        }
+        conns.trim();
+        assert_eq!(conns.len(), 20_000);
+        for id in &flood {
+            assert!(conns.remove(*id).is_some());
+        }
+        conns.trim();
+        assert!(conns.table.capacity() <= ROOM_MIN);
+        assert!(conns.by_peer.capacity() <= ROOM_MIN);
+        assert!(conns.by_source.capacity() <= ROOM_MIN);
+        // What is left is as it was, and what comes has names of its own.
+        assert_eq!(conns.get(first).map(|conn| conn.flow.conn), Some(first));
+        for nth in 0..2_000 {
+            let id = conns.insert(conn(nth)).unwrap();
+            conns.used(id, 1);
+            assert!(flood.binary_search(&id).is_err());
+        }
+        assert!(flood.iter().all(|id| conns.get(*id).is_none()));
+        assert_eq!(conns.least_useful(10_000, 0).map(|(id, _)| id), Some(first));
     }
 }

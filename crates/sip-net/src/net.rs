@@ -418,6 +418,7 @@ impl Net {
             }
         }
         self.received.trim();
+        self.conns.trim();
     }
 
     fn wait_at_most(&self, timeout: Option<Duration>, told: bool) -> Option<Duration> {

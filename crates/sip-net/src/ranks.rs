@@ -178,6 +178,12 @@ impl Ranks {
         }
     }
 
+    /// No connection has a place from here on: gives their room back.
+    pub(crate) fn forget_from(&mut self, place: usize) {
+        self.ranks.truncate(place);
+        self.ranks.shrink_to_fit();
+    }
+
     /// Whether one was found to wait for this side, and is kept out of the way until it is put
     /// back.
     pub(crate) fn is_waiting(&self, place: usize) -> bool {
