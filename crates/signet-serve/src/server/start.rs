@@ -275,7 +275,7 @@ fn bounds(
     workers: usize,
     open_files: u64,
 ) -> Result<(NetConfig, Arc<Budget>), Error> {
-    let room = setup::connections_room(planned, workers, open_files);
+    let room = setup::connections_room(config, planned, workers, open_files);
     let mut net_config = setup::net_config(config, room);
     if let Some(asked) = config.connections.connections_max.filter(|max| *max > room) {
         tracing::warn!(

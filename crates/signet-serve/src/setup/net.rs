@@ -12,21 +12,34 @@ const STORE_FILES: u64 = 32;
 /// Files of each worker: its poll, its waker, its ways to the store and the
 /// resolver, and one connection that is accepted in order to be refused.
 const WORKER_FILES: u64 = 8;
-/// What is kept for those who ask for figures, for the resolver, and for
+/// What is kept for those who ask for figures, for the hook, and for
 /// certificates and lists while they are read again.
 const RESERVE_FILES: u64 = 128;
+/// Sockets of one resolution: it asks for both kinds of addresses at once, and each question has
+/// a socket of its own.
+const QUESTIONS: u64 = 2;
+/// What is kept for them is no more than this part of all files: who has names resolved does so
+/// a few at a time.
+const QUESTIONS_PART: u64 = 16;
 
-/// How many connections each worker may have: what the limit of open files
-/// leaves after listeners, database and a reserve. What is past it makes room
-/// or is refused, and the database still finds a file to open.
+/// How many connections each worker may have: what the limit of open files leaves after
+/// listeners, database, connections to stores of users, media engines, the resolver and a
+/// reserve. What is past it makes room or is refused, and the database still finds a file to open
+/// and a name its server.
 pub(crate) fn connections_room(
+    config: &Config,
     planned: &[PlannedListener],
     workers: usize,
     open_files: u64,
 ) -> usize {
     let workers = workers.max(1) as u64;
     let listeners = planned.len() as u64;
-    let others = STORE_FILES + RESERVE_FILES + workers * (WORKER_FILES + listeners);
+    let engines = config.media.engines.len() as u64;
+    let of_workers = workers * (WORKER_FILES + listeners + engines);
+    let stores = config.users.stores.len() as u64 * config.users.connections_max as u64;
+    let questions = QUESTIONS * config.dns.queries_max as u64;
+    let resolver = questions.min(open_files / QUESTIONS_PART);
+    let others = STORE_FILES + RESERVE_FILES + of_workers + stores + resolver;
     let share = open_files.saturating_sub(others).max(64) / workers;
     usize::try_from(share)
         .unwrap_or(usize::MAX)
@@ -74,6 +87,7 @@ pub(crate) fn handshake_config(config: &Config) -> HandshakeConfig {
 mod tests {
     use super::super::usual_listeners;
     use super::*;
+    use crate::config::{EngineAt, StoreUrl};
 
     #[test]
     fn a_small_budget_bounds_what_streams_hold() {
@@ -92,16 +106,31 @@ mod tests {
             let mut config = Config::default();
             config.connections.connections_max = max;
             let planned = vec![PlannedListener::at(usual_listeners()[0]); 6];
-            let room = connections_room(&planned, workers, open_files);
+            let room = connections_room(&config, &planned, workers, open_files);
             net_config(&config, room).connections_max
         };
-        // 160 and 14 for each worker stay for the rest.
-        assert_eq!(of(None, 2, 20_000), (20_000 - 188) / 2);
-        assert_eq!(of(None, 1, 1_024), 1_024 - 174);
-        assert_eq!(of(Some(100_000), 2, 20_000), (20_000 - 188) / 2);
+        // 160, 14 for each worker and a sixteenth stay for the rest.
+        assert_eq!(of(None, 2, 20_000), (20_000 - 188 - 1_250) / 2);
+        assert_eq!(of(None, 1, 1_024), 1_024 - 174 - 64);
+        assert_eq!(of(Some(100_000), 2, 20_000), (20_000 - 188 - 1_250) / 2);
         assert_eq!(of(Some(5_000), 2, 20_000), 5_000);
-        assert_eq!(of(None, 2, 256), 34);
+        // No more than all resolutions take.
+        assert_eq!(of(None, 2, 100_000), (100_000 - 188 - 2_048) / 2);
+        assert_eq!(of(None, 2, 256), 32);
         assert_eq!(of(None, 2, 10), 32);
         assert_eq!(of(None, 1, u64::MAX), CONNECTIONS_MOST);
+    }
+
+    #[test]
+    fn connections_leave_files_for_stores_and_engines() {
+        let mut config = Config::default();
+        let room = |config: &Config| connections_room(config, &[], 4, 20_000);
+        let before = room(&config);
+        config.users.stores = vec![StoreUrl("mysql://192.0.2.1/users".to_owned()); 2];
+        config.users.connections_max = 200;
+        assert_eq!(room(&config), before - 2 * 200 / 4);
+        let engine: EngineAt = "udp:127.0.0.1:2223".to_owned().try_into().unwrap();
+        config.media.engines = vec![engine; 3];
+        assert_eq!(room(&config), before - 2 * 200 / 4 - 3);
     }
 }
