@@ -4,9 +4,9 @@
 mod postgresql;
 mod refusals;
 
-use std::future::Future;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -374,35 +374,29 @@ fn listener(greeting: &'static [u8], answer: &'static [u8]) -> (u16, Receiver<Ve
     (port, hears)
 }
 
-async fn refused(url: &str, tls: Tls) -> BatchFailure {
+/// Why it is not let in: in plain text, or over TLS alone where there are authorities for it.
+async fn refused(url: &str, tls_roots: Option<&Path>) -> BatchFailure {
     let mut options = options(url);
-    options.tls = tls;
-    options.tls_roots = Some(std::env::temp_dir().join("signet-scripted-roots.pem"));
-    if tls == Tls::Never {
-        options.tls_roots = None;
-    }
+    options.tls = match tls_roots {
+        Some(_) => Tls::Always,
+        None => Tls::Never,
+    };
+    options.tls_roots = tls_roots.map(Path::to_owned);
     let db = UserDb::new(options).unwrap();
     one(&db, "alice").await.unwrap_err()
-}
-
-/// Runs a test with a file of authorities.
-fn with_roots(test: impl Future<Output = ()>) {
-    let folder = crate::support::Folder::new("signet-scripted");
-    let authority = crate::support::Authority::new(&folder, "scripted");
-    let file = std::env::temp_dir().join("signet-scripted-roots.pem");
-    std::fs::copy(authority.roots, &file).unwrap();
-    run(test);
-    std::fs::remove_file(file).unwrap();
 }
 
 /// Where TLS is asked for, a server without it hears no word.
 #[test]
 fn without_tls_nothing_is_said_in_plain_text() {
     let greeting: &'static [u8] = framed(0, &greeting()).leak();
-    with_roots(async {
+    let folder = crate::support::Folder::new("signet-scripted");
+    let authority = crate::support::Authority::new(&folder, "scripted");
+    let roots = Some(authority.roots.as_path());
+    run(async {
         let (port, heard) = listener(greeting, b"");
         let url = format!("mysql://signet@127.0.0.1:{port}/sip");
-        let why = refused(&url, Tls::Always).await;
+        let why = refused(&url, roots).await;
         assert!(
             matches!(&why, BatchFailure::Unreachable(why) if why.contains("no TLS")),
             "{why:?}"
@@ -411,7 +405,7 @@ fn without_tls_nothing_is_said_in_plain_text() {
 
         let (port, heard) = listener(b"", b"N");
         let url = format!("postgresql://signet@127.0.0.1:{port}/sip");
-        let why = refused(&url, Tls::Always).await;
+        let why = refused(&url, roots).await;
         assert!(
             matches!(&why, BatchFailure::Unreachable(why) if why.contains("no TLS")),
             "{why:?}"
@@ -449,7 +443,7 @@ fn a_store_that_refuses_our_log_in_is_told_from_one_that_has_no_room() {
         ] {
             let (port, _heard) = listener(greeting, answer);
             let url = format!("{scheme}://signet@127.0.0.1:{port}/sip");
-            let why = refused(&url, Tls::Never).await;
+            let why = refused(&url, None).await;
             assert_eq!(
                 matches!(why, BatchFailure::LogInRefused(_)),
                 is_there,
@@ -471,7 +465,7 @@ fn a_stranger_at_the_stores_address_is_no_store() {
         for scheme in ["mysql", "postgresql"] {
             let (port, _heard) = listener(speech, speech);
             let url = format!("{scheme}://signet@127.0.0.1:{port}/sip");
-            let why = refused(&url, Tls::Never).await;
+            let why = refused(&url, None).await;
             assert!(matches!(
                 why,
                 BatchFailure::Unreachable(_) | BatchFailure::LogInRefused(_)
