@@ -30,7 +30,9 @@ fn signet() -> PathBuf {
     program
 }
 
+/// A folder of this run's own, which is not there yet.
 fn folder(name: &str) -> PathBuf {
+    let name = format!("{name}-{}", std::process::id());
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&folder);
     folder
@@ -93,6 +95,7 @@ fn calls_over_every_transport_and_nothing_left_behind() {
     let page = std::fs::read_to_string(dir.join("report.html")).unwrap();
     assert!(page.contains("<svg") && page.trim_end().ends_with("</html>"));
     assert_eq!(server_of(&dir), None, "the server took its listeners back");
+    std::fs::remove_dir_all(&dir).unwrap();
 }
 
 #[test]
@@ -132,6 +135,7 @@ fn an_interruption_ends_the_server_too() {
         assert!(Instant::now() < until, "process {server} still runs");
         std::thread::sleep(Duration::from_millis(20));
     }
+    std::fs::remove_dir_all(&dir).unwrap();
 }
 
 #[test]

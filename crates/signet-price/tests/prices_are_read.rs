@@ -29,10 +29,13 @@ fn a_record_of_packets_prices_ciphers_and_authentications() {
         },
     };
     let found = run(task, &mut |_, _| {}).unwrap();
-    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("prices_are_read.json");
+    let name = format!("prices_are_read-{}", std::process::id());
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("prices.json");
     // A link is followed, and stays one.
-    let link = file.with_file_name("prices_are_read_link.json");
-    let _ = std::fs::remove_file(&link);
+    let link = folder.join("link.json");
     std::os::unix::fs::symlink(&file, &link).unwrap();
     record::write(&link, &found).unwrap();
     assert!(link.is_symlink() && !file.is_symlink());
@@ -61,6 +64,7 @@ fn a_record_of_packets_prices_ciphers_and_authentications() {
         .iter()
         .filter(|rating| rating.performance.is_some());
     assert_eq!(rated.count(), 3);
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
