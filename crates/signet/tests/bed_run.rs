@@ -124,8 +124,10 @@ fn a_run_keeps_what_it_measured_of_each_system() {
     if have("kamailio") {
         systems.push("kamailio");
     }
-    // What a run left behind that was killed: no process has this number.
-    let leftover = std::env::temp_dir().join(format!("signet-bed-{}", u32::MAX));
+    // What a run left behind that was killed: no process has so high a number, and no other run of
+    // this test makes the same.
+    let nobody = u32::MAX - std::process::id();
+    let leftover = std::env::temp_dir().join(format!("signet-bed-{nobody}"));
     fs::create_dir_all(leftover.join("MariaDB")).unwrap();
     let (code, said) = bed.run(&["--systems", &systems.join(",")]);
     assert_eq!(code, 0, "{said}");
@@ -179,8 +181,11 @@ fn a_server_is_held_to_its_share_of_a_core() {
     let text = fs::read_to_string(&bed.experiment).unwrap();
     let text = text.replace("flow =", "server_share = 0.5\nflow =");
     fs::write(&bed.experiment, text).unwrap();
-    let (code, said) = bed.run(&["--cases", "udp"]);
-    assert_eq!(code, 0, "{said}");
+    let mut running = bed.start(&["--cases", "udp"]);
+    let id = running.child.id();
+    let code = running.wait(PATIENCE);
+    let said = bed.said();
+    assert_eq!(code, Some(0), "{said}");
     let record = bed.record().unwrap();
     let mut repeats = record.results.iter().flat_map(|result| &result.repeats);
     let share = repeats.next().expect("a repeat").server_share;
@@ -198,12 +203,8 @@ fn a_server_is_held_to_its_share_of_a_core() {
     };
     assert!(page.contains(told), "{page}");
     for within in ["/sys/fs/cgroup", "/sys/fs/cgroup/cpu"] {
-        for group in fs::read_dir(within).into_iter().flatten().flatten() {
-            let name = group.file_name().display().to_string();
-            let run = name.strip_prefix("signet-bed-");
-            let lives = |id: &str| Path::new(&format!("/proc/{id}")).exists();
-            assert!(run.is_none_or(lives), "{name} is left");
-        }
+        let group = Path::new(within).join(format!("signet-bed-{id}"));
+        assert!(!group.exists(), "{} is left", group.display());
     }
 }
 
