@@ -24,10 +24,12 @@ struct Scene {
 impl Scene {
     fn new(name: &str, world: &World) -> Option<Self> {
         if Command::new("openssl").arg("version").output().is_err() {
+            let is_allowed = std::env::var_os("SIGNET_MAY_SKIP").is_some_and(|value| value == "1");
             assert!(
-                std::env::var_os("SIGNET_MAY_SKIP").is_some(),
-                "openssl is missing; `make tools` installs it"
+                is_allowed,
+                "openssl is not installed (`make tools` does it); SIGNET_MAY_SKIP=1 skips such tests"
             );
+            eprintln!("skipped: openssl is not installed");
             return None;
         }
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
