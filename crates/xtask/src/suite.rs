@@ -194,20 +194,24 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a program to its end and tells of it; what it says goes to `log`.
+/// Runs a program to its end and tells of it; what it says is in `log` then. It is written to a
+/// file of this process's own: two suites may run at once, and each reads what its programs said.
 fn run(name: &str, command: Command, log: &Path) -> Ended {
     let begun = Instant::now();
-    let outcome = wait(name, command, log).unwrap_or_else(|error| Err(error.to_string()));
+    let own = log.with_extension(std::process::id().to_string());
+    let outcome = wait(name, command, &own).unwrap_or_else(|error| Err(error.to_string()));
     let took = begun.elapsed();
     let line = format!("{:6.1} s  {name}", took.as_secs_f64());
     match &outcome {
         Ok(tests) => eprintln!("ok      {line}  {tests} tests"),
         Err(why) => {
-            let said = fs::read(log).unwrap_or_default();
+            let said = fs::read(&own).unwrap_or_default();
             let said = String::from_utf8_lossy(&said);
             eprintln!("FAILED  {line}  {why}\n{said}");
         }
     }
+    // Where it cannot have that name it keeps its own.
+    let _ = fs::rename(&own, log);
     let name = name.to_owned();
     Ended {
         name,
