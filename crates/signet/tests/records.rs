@@ -20,7 +20,8 @@ use sql::mariadb::MariaDb;
 use sql::postgresql::PostgreSql;
 use support::phone::Phone;
 use support::{
-    Running, Server, TestDir, add_user, free_port, have, small_disk, unique, with_small_disk,
+    Running, Server, TestDir, add_user, free_port, have, small_disk, unique, wait_for_port,
+    with_small_disk,
 };
 
 /// How long anything may take on a loaded machine.
@@ -219,7 +220,7 @@ fn sipp_calls(folder: &Path, records: &str, calls: &str) -> (Server, u16) {
         Running::start("sipp", &[&words[..], more].concat(), &log)
     };
     let _called = sipp("called.xml", called_port, &[]);
-    std::thread::sleep(Duration::from_millis(500));
+    wait_for_port(called_port, &folder.join("called.xml.log"));
     let to = server.udp.to_string();
     let more = ["-s", "0301", "-r", "50", "-m", calls, "-timeout", "60", &to];
     let caller_port = free_port();

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use support::{Running, Server, TestDir, free_port, have};
+use support::{Running, Server, TestDir, free_port, have, wait_for_port};
 
 /// 20,000 calls at 2,000 a second, no failure.
 const CALLS: u64 = 20_000;
@@ -54,7 +54,7 @@ fn calls(transport: &str, flag: &str) {
         ],
         &folder.path().join("uas.log"),
     );
-    std::thread::sleep(Duration::from_millis(500));
+    wait_for_port(called, &folder.path().join("uas.log"));
     let stat = folder.path().join("uac.csv");
     let counted = call(&stat, flag, server.udp, folder.path());
     let of = |name: &str| counted.get(name).copied();

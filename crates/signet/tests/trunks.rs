@@ -17,7 +17,7 @@ use serde_json::Value;
 use support::command::{Serving, succeed, text};
 use support::openssl::{PATIENCE, page, wait_for_figure};
 use support::phone::{Phone, field};
-use support::{Running, TestDir, add_user, free_port, have, skip};
+use support::{Running, TestDir, add_user, free_port, have, skip, wait_for_port};
 
 use far::{Far, HIS_NONCE, cseq};
 use kamailio::Kamailio;
@@ -338,11 +338,7 @@ fn sippy_is_a_provider_by_each_algorithm_that_it_has() {
         let words = [text(&script), &wants.to_string()];
         let _provider = Running::start(text(&python), &words, &log);
         let told = || fs::read_to_string(&log).unwrap();
-        let until = Instant::now() + PATIENCE;
-        while std::net::UdpSocket::bind(("127.0.0.2", port)).is_ok() {
-            assert!(Instant::now() < until, "{}", told());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_for_port(port, &log);
         let keys = format!(
             "realm = \"{REALM}\"\nregister_s = 600\nchallenge_status = \"401\"\nalgorithm_min = \"{algorithm}\""
         );
@@ -511,15 +507,7 @@ fn sipp_finds_the_digests_right_and_the_numbers_in_order() {
         ],
         &log,
     );
-    let until = Instant::now() + PATIENCE;
-    while std::net::UdpSocket::bind(("127.0.0.2", port)).is_ok() {
-        assert!(
-            Instant::now() < until,
-            "{}",
-            fs::read_to_string(&log).unwrap()
-        );
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_for_port(port, &log);
     let uri = format!("sip:127.0.0.2:{port};transport=udp");
     world.configure(&uri, Some(&format!("realm = \"{REALM}\"")));
     let server = world.serve();

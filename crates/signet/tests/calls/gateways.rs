@@ -12,7 +12,7 @@ use crate::support::caller::Caller;
 use crate::support::command::{Serving, fail, succeed, text};
 use crate::support::gateway::{Gateway, Habit};
 use crate::support::openssl::{PATIENCE, wait_for_figure};
-use crate::support::{Running, TestDir, free_port, have, receive_all};
+use crate::support::{Running, TestDir, free_port, have, receive_all, wait_for_port};
 use serde_json::Value;
 use sip_msg::Transport;
 use sip_tls::testing::TestCa;
@@ -67,16 +67,6 @@ fn wait_until(folder: &Path, is_so: impl Fn(&Value) -> bool) -> Value {
         }
         assert!(Instant::now() < until, "waited in vain: {address}");
         std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-/// Waits until somebody has that port.
-fn wait_for_port(port: u16, log: &Path) {
-    let until = Instant::now() + PATIENCE;
-    while UdpSocket::bind(("127.0.0.1", port)).is_ok() {
-        let log = fs::read_to_string(log).unwrap_or_default();
-        assert!(Instant::now() < until, "nobody listens at {port}: {log}");
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

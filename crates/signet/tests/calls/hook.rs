@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::support::command::{Serving, fail, succeed, text};
 use crate::support::openssl::{figure, wait_for_figure};
 use crate::support::phone::{Phone, field};
-use crate::support::{Running, TestDir, add_user, free_port, have, hook, unique};
+use crate::support::{Running, TestDir, add_user, free_port, have, hook, unique, wait_for_port};
 use serde_json::Value;
 use sip_net::testing::uninterrupted;
 
@@ -162,15 +162,6 @@ fn called(account: &str) -> String {
     )
 }
 
-/// Waits until somebody has that port for datagrams.
-fn wait_for_udp(port: u16) {
-    let until = Instant::now() + PATIENCE;
-    while UdpSocket::bind(("127.0.0.1", port)).is_ok() {
-        assert!(Instant::now() < until, "nobody is at port {port}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 #[test]
 fn the_example_is_in_the_document_and_no_longer_than_that() {
     let example = fs::read_to_string(hook::example()).unwrap();
@@ -222,7 +213,7 @@ fn calls_of_sipp_are_routed_and_refused_as_the_example_says() {
 
     // Routed, with a header in place of the caller's own.
     let mut gateway = sipp(at, "called", &called("none"), gateway_port, &["-m", "20"]);
-    wait_for_udp(gateway_port);
+    wait_for_port(gateway_port, &at.join("called.log"));
     let call = |name: &str, scenario: &str, number: &str, calls: &str| {
         let more = ["-s", number, "-r", "50", "-m", calls, "-timeout", "60", &to];
         succeeded(at, name, &mut sipp(at, name, scenario, free_port(), &more));
@@ -350,7 +341,7 @@ fn a_users_calls_are_rewritten_and_bear_his_account() {
     wait_for_figure(at, "signet_hook_questions_total", 3);
 
     let mut gateway = sipp(at, "called", &called("4711"), gateway_port, &["-m", "1"]);
-    wait_for_udp(gateway_port);
+    wait_for_port(gateway_port, &at.join("called.log"));
     let mut call = alice.invite("0301");
     alice.established(&mut call);
     alice.hang_up(&mut call);

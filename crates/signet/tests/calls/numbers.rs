@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::support::command::{Serving, fail, run, succeed, text};
 use crate::support::openssl::{figure, wait_for_figure};
 use crate::support::phone::Phone;
-use crate::support::{Running, TestDir, add_user, free_port, have};
+use crate::support::{Running, TestDir, add_user, free_port, have, wait_for_port};
 use sip_net::testing::uninterrupted;
 
 const DOMAIN: &str = "example.com";
@@ -71,21 +71,22 @@ fn gateway(folder: &Path, port: u16) -> Running {
     let file = folder.join("uas.xml");
     fs::write(&file, kept).unwrap();
     let messages = folder.join("gateway.msg");
-    let port = port.to_string();
+    let number = port.to_string();
     let words = [
         "-sf",
         text(&file),
         "-i",
         "127.0.0.1",
         "-p",
-        &port,
+        &number,
         "-nostdin",
         "-trace_msg",
         "-message_file",
         text(&messages),
     ];
-    let running = Running::start("sipp", &words, &folder.join("uas.log"));
-    std::thread::sleep(Duration::from_millis(500));
+    let log = folder.join("uas.log");
+    let running = Running::start("sipp", &words, &log);
+    wait_for_port(port, &log);
     running
 }
 

@@ -2,13 +2,11 @@
 //! dialogs, and sends all else on.
 
 use std::fs;
-use std::net::UdpSocket;
 use std::path::Path;
 use std::time::Duration;
 
-use super::support::Running;
 use super::support::command::text;
-use super::wait_for;
+use super::support::{Running, wait_for_place};
 
 /// A Kamailio that ends with this value.
 pub(crate) struct Edge(Running);
@@ -68,8 +66,9 @@ request_route {{
             "-Y",
             text(&run),
         ];
-        let process = Running::start("kamailio", &words, &folder.join("edge.log"));
-        wait_for("the edge", || UdpSocket::bind((address, 5060)).is_err());
+        let log = folder.join("edge.log");
+        let process = Running::start("kamailio", &words, &log);
+        wait_for_place(&format!("{address}:5060"), &log);
         Self(process)
     }
 }

@@ -14,8 +14,8 @@ use super::net::{Branch, shell};
 use super::phones::{Habit, Kind, Phone, Site, script, wait_for_port};
 use super::sipp::Sipp;
 use super::support::command::{Serving, succeed, text};
-use super::support::{ADDRESS, Running, TestDir, add_user, free_port};
-use super::{DOMAIN, PATIENCE, wait_for};
+use super::support::{ADDRESS, Running, TestDir, add_user, free_port, wait_for_place};
+use super::{DOMAIN, PATIENCE};
 
 /// What the first provider asks for.
 const NORTH_REALM: &str = "provider.example";
@@ -496,8 +496,9 @@ fn engine(folder: &Path) -> Running {
         "--port-min=30000",
         "--port-max=30400",
     ];
-    let engine = Running::start("rtpengine", &words, &folder.join("rtpengine.log"));
-    wait_for("the engine", || UdpSocket::bind("127.0.0.1:2223").is_err());
+    let log = folder.join("rtpengine.log");
+    let engine = Running::start("rtpengine", &words, &log);
+    wait_for_place("127.0.0.1:2223", &log);
     engine
 }
 
@@ -510,8 +511,6 @@ fn south(folder: &Path) -> Phone {
     });
     let words = script("office/sippy_phone.py", &wants);
     let phone = Phone::spoken("south", Kind::Sippy, &words, folder);
-    wait_for("the second provider", || {
-        UdpSocket::bind((SOUTH, 5070)).is_err()
-    });
+    wait_for_place(&format!("{SOUTH}:5070"), &log);
     phone
 }

@@ -14,7 +14,9 @@ use nix::fcntl::{Flock, FlockArg};
 
 use crate::support::command::{Serving, fail, run, succeed, text};
 use crate::support::phone::Phone;
-use crate::support::{Running, TestDir, add_user, free_port, have, receive_all, signet, unique};
+use crate::support::{
+    Running, TestDir, add_user, free_port, have, receive_all, signet, unique, wait_for_port,
+};
 use serde_json::Value;
 
 const DOMAIN: &str = "example.com";
@@ -327,7 +329,8 @@ fn calls_of_sipp_are_listed_while_they_last() {
     }
     const CALLS: u64 = 40;
     let folder = TestDir::new("admin-sipp");
-    let called = free_port().to_string();
+    let port = free_port();
+    let called = port.to_string();
     let data = folder.path().join("data");
     let config = folder.path().join("signet.toml");
     fs::write(
@@ -360,6 +363,7 @@ fn calls_of_sipp_are_listed_while_they_last() {
         ],
         &folder.path().join("uas.log"),
     );
+    wait_for_port(port, &folder.path().join("uas.log"));
     let to = server.at("udp").to_string();
     let count = CALLS.to_string();
     let mut caller = Running::start(

@@ -12,7 +12,7 @@ pub mod phone;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{SocketAddr, SocketAddrV4, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -267,6 +267,40 @@ pub fn unique() -> String {
 /// A port that is free on 127.0.0.1 for UDP and TCP, and so is the one after it.
 pub fn free_port() -> u16 {
     sip_net::testing::free_ports(2)
+}
+
+/// Waits until a program takes datagrams or connections at that port, whatever its address; `log`
+/// is what it says meanwhile.
+pub fn wait_for_port(port: u16, log: &Path) {
+    wait_for_entry(&format!(":{port:04X}"), log);
+}
+
+/// The same of an address of IPv4 with its port, where others have that port too.
+pub fn wait_for_place(place: &str, log: &Path) {
+    let place: SocketAddrV4 = place.parse().unwrap();
+    let (ip, port) = (u32::from_ne_bytes(place.ip().octets()), place.port());
+    wait_for_entry(&format!("{ip:08X}:{port:04X}"), log);
+}
+
+/// Waits until the kernel's tables have a socket whose local address ends so. They are read, and
+/// nothing is tried: who tries to bind takes the port from whom he waits for.
+fn wait_for_entry(place: &str, log: &Path) {
+    let is_there = |table: &str, state: &str| {
+        let table = fs::read_to_string(table).unwrap();
+        table.lines().any(|line| {
+            let mut columns = line.split_whitespace().skip(1);
+            let local = columns.next().unwrap_or_default();
+            let of_line = columns.nth(1).unwrap_or_default();
+            local.ends_with(place) && of_line.ends_with(state)
+        })
+    };
+    let until = Instant::now() + Duration::from_secs(60);
+    // The states of proc(5): of UDP all count, of TCP that which listens.
+    while !(is_there("/proc/net/udp", "") || is_there("/proc/net/tcp", "0A")) {
+        let told = fs::read_to_string(log).unwrap_or_default();
+        assert!(Instant::now() < until, "nobody is at {place}: {told}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Sends one datagram from a new socket; the answers within `wait`.

@@ -2,12 +2,11 @@
 //! calls him.
 
 use std::fs;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::support::Running;
-use super::support::openssl::PATIENCE;
+use super::support::{Running, wait_for_place};
 
 /// Where it is: phones are elsewhere.
 const HOST: &str = "127.0.0.2";
@@ -137,15 +136,11 @@ route[PROVE] {{
         let (file, run) = (at("kamailio.cfg"), run.display().to_string());
         let arguments = ["-f", &file, "-DD", "-E", "-m", "64", "-M", "8", "-Y", &run];
         let process = Running::start("kamailio", &arguments, &log);
-        let until = Instant::now() + PATIENCE;
-        while UdpSocket::bind((HOST, port)).is_ok() {
-            let told = fs::read_to_string(&log).unwrap();
-            assert!(Instant::now() < until, "kamailio does not listen: {told}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let place = format!("{HOST}:{port}");
+        wait_for_place(&place, &log);
         Self {
             process,
-            addr: format!("{HOST}:{port}").parse().unwrap(),
+            addr: place.parse().unwrap(),
             log,
         }
     }
