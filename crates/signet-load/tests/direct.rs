@@ -146,7 +146,11 @@ fn held_and_ringing_calls_last_as_long_as_was_asked() {
         summary(&ran.figures.setup) + 200 >= 100_000,
         "rang for less than it should"
     );
-    assert!(summary(&ran.figures.srd) < 100_000, "180 comes at once");
+    // It is counted to the 180, which comes before the call rings for so long.
+    assert!(
+        summary(&ran.figures.srd) < summary(&ran.figures.setup),
+        "180 comes first"
+    );
     assert!(
         summary(&ran.figures.sdt) + 200 >= 150_000,
         "held for less than it should"

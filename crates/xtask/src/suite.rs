@@ -68,7 +68,7 @@ const ALONE: [&str; 7] = [
     "signet::refusals",
     // What honest callers feel is judged too.
     "signet::attacks",
-    // A delay has an upper bound.
+    // Where all calls overlap, as on a busy machine, none finds a connection to share.
     "signet-load::direct",
 ];
 
