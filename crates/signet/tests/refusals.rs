@@ -17,6 +17,7 @@ use std::fs;
 use std::net::UdpSocket;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use sip_engine::refusal::{Level, Reason};
 use sip_net::testing::DnsServer;
@@ -242,14 +243,24 @@ impl<'a> Bed<'a> {
             assert!(found.iter().any(is_this), "{reason} by {arguments:?}");
         }
         let call = record["call_id"].as_str().unwrap();
-        let log = fs::read_to_string(&self.server(row.at).log).unwrap();
         let (reason, call) = (
             format!(": {reason} {status}, {method} of "),
             format!("\"{call}\""),
         );
         let is_line = |line: &&str| line.contains(&reason) && line.contains(&call);
-        let line = log.lines().find(is_line);
-        let line = line.unwrap_or_else(|| panic!("no line with {reason} and {call} in:\n{log}"));
+        // The thread that writes the log may be behind.
+        let until = Instant::now() + sipp::PATIENCE;
+        let line = loop {
+            let log = fs::read_to_string(&self.server(row.at).log).unwrap();
+            if let Some(line) = log.lines().find(is_line) {
+                break line.to_owned();
+            }
+            assert!(
+                Instant::now() < until,
+                "no line with {reason} and {call} in:\n{log}"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        };
         let level = match means.level() {
             Level::Debug => "DEBUG",
             Level::Info => "INFO",

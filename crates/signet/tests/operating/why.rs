@@ -345,6 +345,7 @@ fn a_flood_of_refusals_leaves_a_log_that_can_be_read_and_what_befell_users() {
     assert_eq!(of("no_route_for_number"), 1, "what befell a user is there");
     let is_it = |of: &&serde_json::Value| of["call_id"] == *call;
     assert_eq!(found.iter().filter(is_it).count(), 1);
+    server.wait_for_count(": foreign_from 403", usize::try_from(sources).unwrap());
     let log = fs::read_to_string(&server.log).unwrap();
     let lines = log.matches(": foreign_from 403").count() as u64;
     assert!((sources..sources * each / 10).contains(&lines), "{lines}");

@@ -127,6 +127,7 @@ fn a_flood_of_refusals_stays_within_the_bounds_of_log_and_memory() {
     assert!(seen > 50 * SOURCES, "that was no flood: {seen}");
 
     // One line for each source and reason in ten seconds.
+    server.wait_for_count("refused request", usize::try_from(SOURCES).unwrap());
     let log = fs::read_to_string(&server.log).unwrap();
     let lines = log.matches("refused request").count() as u64;
     let spells = begun.elapsed().as_secs() / 10 + 1;
