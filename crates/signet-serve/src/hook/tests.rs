@@ -344,14 +344,17 @@ fn one_that_says_nothing_is_given_up_and_one_that_is_late_is_not_believed() {
 fn questions_share_requests_while_the_program_is_busy_and_one_bad_one_fails_alone() {
     let sizes = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&sizes);
-    let is_first = AtomicBool::new(true);
+    let (is_first, are_taken) = (AtomicBool::new(true), Arc::new(AtomicBool::new(false)));
+    let is_over = Arc::clone(&are_taken);
     let port = serve(move |mut peer: Peer, _| {
         while let Some((_, body)) = peer.http() {
             let ids = ids(&body);
             lock(&seen).push(ids.len());
             if is_first.swap(false, Ordering::Relaxed) {
                 // The others come meanwhile.
-                std::thread::sleep(Duration::from_millis(500));
+                while !is_over.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
             }
             // This one it cannot bear.
             let answer = match ids.contains(&json!(5)) {
@@ -365,6 +368,12 @@ fn questions_share_requests_while_the_program_is_busy_and_one_bad_one_fails_alon
     for park in 0..17 {
         assert_eq!(bed.ask(park, LONG_MS), None);
     }
+    let until = Instant::now() + PATIENCE;
+    while bed.asker.shown.figures().questions < 17 {
+        assert!(Instant::now() < until, "they are not taken");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    are_taken.store(true, Ordering::Relaxed);
     let mut failed = Vec::new();
     for _ in 0..17 {
         let (park, outcome) = bed.answer();
