@@ -107,6 +107,43 @@ fn every_number_has_the_bounds_of_its_note() {
     assert!(numbers > 80, "only {numbers} numbers");
 }
 
+/// A key that has a default shows it, or its comment names it; one that has none, or none but an
+/// empty one, may show any value.
+#[test]
+fn every_key_shows_its_default() {
+    const NOTHING: [&str; 5] = ["None,", "[],", "\"\",", "0,", "false,"];
+    let text = switched_on(&std::fs::read_to_string(etc().join("signet.toml")).unwrap());
+    let whole = parse(&text).unwrap();
+    let whole_shown = format!("{whole:#?}");
+    let (mut faults, mut shown) = (Vec::new(), 0);
+    for key in keys(&text) {
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines[key.line] = "";
+        let above = lines[..key.line].iter().rev();
+        let mut comment = above.take_while(|line| line.starts_with('#'));
+        let is_named = comment.any(|line| line.contains("default"));
+        let Ok(without) = parse(&lines.join("\n")) else {
+            // It must be written, or another needs it.
+            continue;
+        };
+        if without == whole {
+            shown += 1;
+            continue;
+        }
+        // Of what differs the key itself comes first.
+        let without_shown = format!("{without:#?}");
+        let both = whole_shown.lines().zip(without_shown.lines());
+        let mut differing = both.filter(|(with, without)| with != without);
+        let (_, default) = differing.next().unwrap();
+        let value = default.trim().rsplit(": ").next().unwrap();
+        if !NOTHING.contains(&value) && !is_named {
+            faults.push(format!("{}: without it {}", key.name, default.trim()));
+        }
+    }
+    assert!(faults.is_empty(), "{faults:#?}");
+    assert!(shown > 100, "only {shown} show their defaults");
+}
+
 /// Values that some key or other takes; the first that a key takes and that changes
 /// something is its other value.
 const OTHERS: &[&str] = &[
