@@ -64,11 +64,11 @@ pub(crate) fn can_be_written(file: &Path, data: &Path) -> Result<(), Unwritable>
 #[derive(Default)]
 pub(crate) struct Tally {
     /// Records that found no room on their way to the thread.
-    lost_in_queue: AtomicU64,
+    pub(crate) lost_in_queue: AtomicU64,
     /// Records that a full disk left no room for.
-    lost_in_file: AtomicU64,
+    pub(crate) lost_in_file: AtomicU64,
     /// Records that found no room on their way to a table.
-    lost_for_table: AtomicU64,
+    pub(crate) lost_for_table: AtomicU64,
     /// Records in the file.
     pub(crate) written: AtomicU64,
     /// Records that tables have taken.

@@ -3,13 +3,14 @@ use std::sync::Arc;
 
 use ledger::{Component, CpuTimes};
 use sip_engine::refusal::{Reason, RefusalCounts};
-use sip_msg::Method;
+use sip_msg::{Method, Transport};
 use sip_net::{ConnectionFigures, ListenerCounters, PeerCounters, SideCounters};
 use sip_tls::{HandshakeCounters, HandshakeTally};
 use sip_txn::Live;
 use sip_worker::Figures;
 
 use super::*;
+use crate::records::Tally;
 use crate::tls_report::Counted as CountedTls;
 use crate::worker::{NetFigures, Snapshot};
 
@@ -330,6 +331,59 @@ fn what_workers_share_is_on_the_page_once() {
     let limited = &families(&page.text)["signet_rate_limited_total"];
     assert!(limited.contains(&("by=\"user\",what=\"bytes\"", "0")));
     assert!(limited.contains(&("by=\"peer\",what=\"calls\"", "2")));
+}
+
+/// Every field of what is shown is named, so that a new one has to come here.
+#[test]
+fn every_counter_of_engines_gateways_trunks_and_records_is_on_the_page_once() {
+    let mut numbers = Numbers(0);
+    let mut page = Page::default();
+    let address = "192.0.2.1:5060".parse().unwrap();
+    let engine = sip_media::Shown {
+        address,
+        why: None,
+        out_ms: None,
+        is_drained: false,
+        heard_ago_ms: None,
+        times_out: numbers.next(),
+        pings_good: numbers.next(),
+        pings_failed: numbers.next(),
+    };
+    media::media(&mut page, &[engine]);
+    let gateway = sip_engine::gateways::Shown {
+        name: "gw.example.net".into(),
+        why: None,
+        out_for_ms: 0,
+        age_ms: 0,
+        last_answer: None,
+        probes_good: numbers.next(),
+        probes_failed: numbers.next(),
+        times_passed_over: numbers.next(),
+    };
+    gateways::gateways(&mut page, &[(Transport::Udp, address, gateway)]);
+    let trunk = sip_engine::trunk::Shown {
+        state: None,
+        age_ms: 0,
+        left_ms: 0,
+        member: None,
+        last_status: None,
+        failures_in_a_row: 0,
+        registered_total: numbers.next(),
+        failed_total: numbers.next(),
+        refused_for_ms: 0,
+        refused_total: numbers.next(),
+    };
+    trunks::trunks(&mut page, &[("outside".into(), trunk)]);
+    let tally = Tally {
+        lost_in_queue: numbers.next().into(),
+        lost_in_file: numbers.next().into(),
+        lost_for_table: numbers.next().into(),
+        written: numbers.next().into(),
+        added: numbers.next().into(),
+        spooled_bytes: numbers.next().into(),
+    };
+    records::records(&mut page, &tally);
+    assert_shown_once(&page.text, &numbers, 1);
 }
 
 #[test]
