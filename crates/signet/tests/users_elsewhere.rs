@@ -22,7 +22,8 @@ use sql::mariadb::MariaDb;
 use sql::postgresql::PostgreSql;
 use stores::suite::{REALM, password, user};
 use support::command::{fail, succeed, text};
-use support::openssl::figure;
+use support::figures::missing;
+use support::openssl::{figure, page};
 use support::phone::{Phone, field, md5};
 use support::{Server, TestDir, exchange_udp, free_port, unique};
 
@@ -406,6 +407,11 @@ fn of_a_directory_that_hides_the_ha1s_the_operator_is_told() {
         assert!(Instant::now() < until, "nobody is counted");
         std::thread::sleep(Duration::from_millis(50));
     }
+    let of_stores = ["signet_lookups_", "signet_users_store_"];
+    let missing = missing(&page(folder.path(), "/metrics"), |name| {
+        of_stores.iter().any(|of| name.starts_with(of))
+    });
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 #[test]

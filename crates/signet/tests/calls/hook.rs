@@ -9,7 +9,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::support::command::{Serving, fail, succeed, text};
-use crate::support::openssl::{figure, wait_for_figure};
+use crate::support::figures::missing;
+use crate::support::openssl::{figure, page, wait_for_figure};
 use crate::support::phone::{Phone, field};
 use crate::support::{Running, TestDir, add_user, free_port, have, hook, unique, wait_for_port};
 use serde_json::Value;
@@ -248,6 +249,9 @@ fn calls_of_sipp_are_routed_and_refused_as_the_example_says() {
     server.wait_for_log("reloaded");
     assert_eq!(forget(at), 0);
     assert_eq!(figure(at, "signet_broken_invariants_total"), 0);
+    let page = page(at, "/metrics");
+    let missing = missing(&page, |name| name.starts_with("signet_hook_"));
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 #[test]

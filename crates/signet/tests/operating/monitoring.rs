@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::support::figures::missing;
 use crate::support::{Running, Server, TestDir, free_port};
 use serde_json::Value;
 
@@ -87,6 +88,19 @@ fn families(expression: &str) -> BTreeSet<&str> {
         .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
         .filter(|word| word.starts_with("signet_") || word.starts_with("process_"))
         .collect()
+}
+
+/// Those of stores elsewhere are there where such a store is, and those of a hook: their tests have
+/// this too.
+#[test]
+fn every_figure_that_something_counts_is_on_the_page() {
+    let folder = TestDir::new("monitoring-figures");
+    let port = free_port();
+    let _server = Server::start(folder.path(), &["--metrics", &port.to_string()]);
+    let page = get(port, "/metrics").unwrap();
+    let others = ["signet_lookups_", "signet_users_store_", "signet_hook_"];
+    let missing = missing(&page, |name| !others.iter().any(|of| name.starts_with(of)));
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 #[test]

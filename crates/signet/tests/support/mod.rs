@@ -4,6 +4,7 @@
 pub mod browser;
 pub mod caller;
 pub mod command;
+pub mod figures;
 pub mod gateway;
 pub mod hook;
 pub mod namespace;
