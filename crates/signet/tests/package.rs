@@ -51,10 +51,15 @@ fn the_package_is_installed_serves_and_goes() {
     fs::copy(scripts.join("steps.sh"), folder.path().join("steps.sh")).unwrap();
     let expired = TestCa::new().issue_between(&["example.com"], 2001, 2002);
     write_pair(folder.path(), "expired", &expired);
+    // One at a time on a machine: where two have the same control group, each finds the services
+    // of the other among its own, and ends them.
+    let lock = std::env::temp_dir().join("signet-package.lock");
     // A systemd that hangs is ended with all that it started: it is the first process of its
     // namespace.
-    let output = Command::new("timeout")
-        .args(["--signal=KILL", "240"])
+    let output = Command::new("flock")
+        .arg("--close")
+        .arg(lock)
+        .args(["timeout", "--signal=KILL", "240"])
         .args(["unshare", "--mount", "--pid", "--net", "--cgroup", "--uts"])
         .args(["--ipc", "--fork", "--kill-child", "bash"])
         .arg(scripts.join("boot.sh"))
