@@ -10,7 +10,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use common::{calls_to, drive, is, never, read_some, response, tcp, udp, write_and_stay};
+use common::{PATIENCE, calls_to, drive, is, never, read_some, response, tcp, udp, write_and_stay};
 use measure::Threshold;
 use signet_load::app::{Circumstances, result_of};
 use signet_load::{Control, Failed, Flow, Leaked, Lifetime, Mix, Ran, Settings, run};
@@ -307,6 +307,7 @@ fn an_interrupted_run_gives_what_it_has() {
     settings.schedule = Some(measure::Schedule::parse("100/s for 600s").unwrap());
     settings.hold = "600s".parse().unwrap();
     settings.timers.t1_ms = 500;
+    settings.answer_timeout = PATIENCE;
     let control = Control::new();
     // Once: a second order would be to stop without hanging up.
     let mut asked = false;
@@ -341,6 +342,7 @@ fn whoever_is_redirected_has_not_failed() {
     );
     let mut settings = calls_to(peer.addr, Transport::Udp, CALLS);
     settings.timers.t1_ms = 500;
+    settings.answer_timeout = PATIENCE;
     let ran = drive(settings);
     assert_eq!((ran.started, ran.ended, ran.failed), (CALLS, CALLS, 0));
     assert_eq!(ran.causes.total(), 0, "{:?}", ran.causes);
@@ -377,6 +379,7 @@ fn a_second_answer_is_ended_or_counted() {
         );
         let mut settings = calls_to(peer.addr, Transport::Udp, CALLS);
         settings.timers.t1_ms = 500;
+        settings.answer_timeout = PATIENCE;
         settings.hold = hold.parse().unwrap();
         let ran = drive(settings);
         assert_eq!((ran.ended, ran.failed), (CALLS, 0), "{:?}", ran.causes);

@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{calls_to, drive, response, tcp, write_and_stay};
+use common::{PATIENCE, calls_to, drive, response, tcp, write_and_stay};
 use signet_load::{Control, Failed, Leaked, Lifetime, Ran, Users, run};
 use sip_msg::Transport;
 use sip_net::ws::{Item, Opcode, Reader, Taken, upgrade, write_frame, write_message};
@@ -180,6 +180,8 @@ fn answers_in_parts_are_answers() {
     for lifetime in [Lifetime::One, Lifetime::Calls(1), Lifetime::Calls(4)] {
         let mut settings = calls_to(peer.addr, Transport::Ws, CALLS);
         settings.timers.t1_ms = 500;
+        settings.answer_timeout = PATIENCE;
+        settings.handshake_timeout = PATIENCE;
         settings.lifetime = lifetime;
         let ran = drive(settings);
         assert_eq!((ran.started, ran.failed), (CALLS, 0), "{:?}", ran.causes);
@@ -201,8 +203,8 @@ fn a_delay_begins_when_the_connection_is_up() {
     settings.users = Users::from_pattern("u{n}", None, AGENTS).unwrap();
     settings.register_first = true;
     settings.timers.t1_ms = 5_000;
-    settings.answer_timeout = Duration::from_secs(60);
-    settings.handshake_timeout = Duration::from_secs(60);
+    settings.answer_timeout = PATIENCE;
+    settings.handshake_timeout = PATIENCE;
     let ran = drive(settings);
     assert_eq!((ran.upkeep.ready, ran.upkeep.failed), (AGENTS as u64, 0));
     assert_eq!(ran.figures.rrd.count(), AGENTS as u64);

@@ -209,6 +209,9 @@ pub fn is(request: &str, method: &str) -> bool {
     request.starts_with(&format!("{method} "))
 }
 
+/// How long an answer may take that comes, however long the machine stands still meanwhile.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Calls at 100 a second, `calls` of them, with timers that are soon over.
 pub fn calls_to(addr: SocketAddr, transport: Transport, calls: u64) -> Settings {
     let mut settings = Settings::new(Mix::only(Flow::Call));
@@ -234,6 +237,7 @@ pub fn of_users(addr: SocketAddr, calls: u64) -> Settings {
     settings.users = Users::from_pattern("u{n}", Some("p{n}"), 10).unwrap();
     settings.register_first = true;
     settings.timers.t1_ms = 500;
+    settings.answer_timeout = PATIENCE;
     settings
 }
 
