@@ -89,7 +89,8 @@ fn calls_held_back_by_a_limit_are_not_made_up_for() {
             true,
             &mut kept,
         );
-        assert!((1..=60).contains(&begun), "{limit}: {begun} calls");
+        // Fifty fall due meanwhile, and more if the machine stood still; none of the 200.
+        assert!((1..200).contains(&begun), "{limit}: {begun} calls");
         drop(calling);
         take(
             &socket,
