@@ -10,7 +10,7 @@ use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
 use crate::support::command::{Serving, fail, succeed, text};
-use crate::support::{Running, TestDir, exchange_tcp, exchange_udp, options, signet};
+use crate::support::{Running, TestDir, ask_udp, exchange_tcp, exchange_udp, options, signet};
 use sip_net::testing::uninterrupted;
 
 #[test]
@@ -173,12 +173,7 @@ fn a_registration_is_kept_over_kill() {
          From: <sip:alice@example.com>;tag=1\r\nTo: <sip:alice@example.com>\r\nCall-ID: cli@{phone}\r\n\
          CSeq: 1 REGISTER\r\nContact: <sip:alice@{phone}>\r\nExpires: 600\r\nContent-Length: 0\r\n\r\n"
     );
-    let answers = exchange_udp(
-        server.at("udp"),
-        register.as_bytes(),
-        Duration::from_secs(2),
-    );
-    let answer = String::from_utf8(answers.concat()).unwrap();
+    let answer = ask_udp(server.at("udp"), register.as_bytes());
     assert!(
         answer.starts_with("SIP/2.0 200 ") && answer.contains(&format!("sip:alice@{phone}")),
         "{answer}"
@@ -214,15 +209,9 @@ fn a_bad_configuration_never_replaces_a_good_one() {
     let mut server = Serving::start(folder.path(), &data, &["--config", text(&file)]);
     let header = |server: &Serving| {
         let to = server.at("udp");
-        let answers = exchange_udp(
-            to,
-            options("127.0.0.1:9", "UDP", &to.to_string())
-                .replace("branch", "rport;branch")
-                .as_bytes(),
-            Duration::from_millis(500),
-        );
-        let answer = String::from_utf8(answers.concat()).unwrap();
-        answer
+        let request = options("127.0.0.1:9", "UDP", &to.to_string());
+        let request = request.replace("branch", "rport;branch");
+        ask_udp(to, request.as_bytes())
             .lines()
             .find_map(|line| line.strip_prefix("Server: "))
             .unwrap_or_default()

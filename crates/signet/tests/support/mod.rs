@@ -311,6 +311,18 @@ pub fn exchange_udp(to: SocketAddr, bytes: &[u8], wait: Duration) -> Vec<Vec<u8>
     receive_all(&socket, wait)
 }
 
+/// Sends one datagram from a new socket; the first answer, which must come.
+pub fn ask_udp(to: SocketAddr, bytes: &[u8]) -> String {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    socket.send_to(bytes, to).unwrap();
+    let mut answer = [0; 65_535];
+    let length = uninterrupted(|| socket.recv(&mut answer)).unwrap();
+    String::from_utf8_lossy(&answer[..length]).into_owned()
+}
+
 /// Everything that arrives at `socket` until it is silent for `wait`.
 pub fn receive_all(socket: &UdpSocket, wait: Duration) -> Vec<Vec<u8>> {
     socket.set_read_timeout(Some(wait)).unwrap();
