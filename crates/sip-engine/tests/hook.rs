@@ -418,12 +418,12 @@ fn what_cannot_be_done_is_a_failure_and_not_a_call() {
         (
             BOB,
             json!({"action": "continue", "headers": {"Via": "SIP/2.0/UDP x"}}),
-            "not an answer's to set",
+            "may not set the header `Via`",
         ),
         (
             BOB,
             json!({"action": "rewrite", "request_uri": "sip:x@y\r\nVia: z"}),
-            "no URI",
+            "not a URI",
         ),
         (
             "sips:bob@example.org",
