@@ -28,7 +28,7 @@ pub(crate) struct Lanes {
 #[derive(Clone, Copy)]
 struct Known {
     connections: Connections,
-    /// Whether that is from before the last reload: then it counts for calls that go on alone.
+    /// Whether that is from before the last reload: then it counts only for calls that go on.
     is_of_before: bool,
 }
 

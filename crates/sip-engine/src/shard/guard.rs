@@ -133,8 +133,7 @@ impl Shard {
     }
 
     /// Looks up the stored credentials, unless there were too many failures. Where look-ups
-    /// under way fill the bound, the request waits for them; `held` says how it
-    /// has waited so far.
+    /// under way fill the bound, the request waits for them; `held` says how it has waited so far.
     pub(super) fn look_up(
         &mut self,
         now: Now,
