@@ -226,9 +226,11 @@ fn check_what_it_names(config: &Config) -> Result<(), Error> {
     if let Some(can) = &capabilities {
         userdb::pipeline_config(&config.users, stores.len(), can)?;
     }
-    if config.authentication.required {
-        userdb::fit_auth(&mut setup::auth_config(config), capabilities.as_ref())?;
-    }
+    userdb::fit_auth(&mut setup::auth_config(config), capabilities.as_ref())?;
+    let planned = setup::listeners(config);
+    let bound: Vec<_> = planned.iter().map(|listener| listener.at.addr).collect();
+    let mut settings = setup::settings(config, &config.domains, &planned, &bound);
+    userdb::fit_settings(&mut settings, capabilities.as_ref(), false)?;
     crate::records::check(&config.records)?;
     crate::hook::check(&config.hook)?;
     crate::trunks::check(config)

@@ -294,6 +294,37 @@ fn an_upgrade_is_not_held_back_by_an_environment_that_is_the_servers_alone() {
 }
 
 #[test]
+fn what_the_store_of_users_cannot_do_is_told_before_a_start() {
+    let folder = TestDir::new("broken-store");
+    let secret = folder.path().join("radius.secret");
+    fs::write(&secret, "0123456789abcdef\n").unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    let store = "[users]\nstores = [\"radius://127.0.0.1:1\"]\npassword_file = \"radius.secret\"\n";
+    for (more, expected) in [
+        (
+            "[[listen]]\non = \"tls:127.0.0.1:0\"\n[listen.security]\n\
+             client_certificates = \"optional\"\nclient_certificates_authenticate = true\n",
+            "the store of users does not tell whether a user still exists",
+        ),
+        (
+            "[[listen]]\non = \"udp:127.0.0.1:0\"\n\
+             [authentication]\nrequired = false\nalgorithms = [\"SHA-256\"]\n",
+            "the store holds digests for MD5 alone",
+        ),
+    ] {
+        let file = write(folder.path(), &format!("{GOOD}{store}{more}"));
+        for command in [
+            &["serve", "--config"][..],
+            &["check"],
+            &["check", "--start"],
+        ] {
+            let error = fail(&[command, &[text(&file)]].concat(), "");
+            assert!(error.contains(expected), "{command:?}: {error}");
+        }
+    }
+}
+
+#[test]
 fn a_password_that_stands_there_by_mistake_is_not_told() {
     let folder = TestDir::new("broken-secret");
     for more in [
