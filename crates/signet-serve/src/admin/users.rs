@@ -132,7 +132,7 @@ impl Users {
 
     /// Changes a user's password.
     pub fn passwd(&self, name: &str, from: PasswordFrom) -> Result<(), Error> {
-        let Named { user, realm } = self.parse(name)?;
+        let Named { user, realm } = self.parse_of_any(name)?;
         if !self.has(&user, &realm)? {
             return Err(unknown(&user, &realm));
         }
@@ -169,7 +169,7 @@ impl Users {
     /// Removes a user, and with him his contacts: whoever gets the name after him does not
     /// get his phone.
     pub fn remove(&self, name: &str) -> Result<(), Error> {
-        let Named { user, realm } = self.parse(name)?;
+        let Named { user, realm } = self.parse_of_any(name)?;
         let (is_removed, told) = match &self.kept {
             Kept::Here(database) => match database.borrow_mut().remove_user(&realm.0, &user) {
                 Ok(()) => (true, Ok(())),
@@ -316,8 +316,32 @@ impl Users {
         &self.data
     }
 
-    /// `alice`, `alice@example.com` or `sip:alice@example.com`.
+    /// `alice`, `alice@example.com` or `sip:alice@example.com`, if it may be a user's.
     pub(super) fn parse(&self, name: &str) -> Result<Named, Error> {
+        let Named { user, realm } = self.split(name)?;
+        let user = valid_user(&user)?;
+        Ok(Named { user, realm })
+    }
+
+    /// The same for a user who is there, or was: a list may have brought him under a name that
+    /// cannot be added here.
+    fn parse_of_any(&self, name: &str) -> Result<Named, Error> {
+        let Named { user, realm } = self.split(name)?;
+        // With the domain behind it once more it is another name of the same user.
+        let bare = user
+            .strip_suffix(&*realm.0)
+            .and_then(|of| of.strip_suffix('@'));
+        match bare {
+            Some(bare) if self.knows(bare, &realm)? == Some(true) => {
+                let user = bare.to_owned();
+                Ok(Named { user, realm })
+            }
+            _ => Ok(Named { user, realm }),
+        }
+    }
+
+    /// A name and its realm; the name may be any.
+    fn split(&self, name: &str) -> Result<Named, Error> {
         let bare = name.strip_prefix("sip:").unwrap_or(name);
         let (user, domain) = match bare.rsplit_once('@') {
             Some((user, domain)) => (
@@ -329,7 +353,7 @@ impl Users {
             None => (bare, self.domain.clone()),
         };
         Ok(Named {
-            user: valid_user(user)?,
+            user: user.to_owned(),
             realm: self.realm.clone().unwrap_or(domain),
         })
     }

@@ -126,6 +126,37 @@ fn users_go_from_one_server_to_another_as_csv() {
 }
 
 #[test]
+fn whoever_a_list_has_brought_is_changed_and_removed_by_his_name() {
+    let folder = TestDir::new("cli-names");
+    let data = folder.path().join("data");
+    let list = folder.path().join("users.csv");
+    let names = ["alice", "a b", "müller", "x@other.example"];
+    let lines = names.map(|name| format!("{name},example.com,secret\n"));
+    fs::write(&list, format!("user,realm,password\n{}", lines.concat())).unwrap();
+    let at = ["--data", text(&data), "--domain", "example.com"];
+    let user =
+        |arguments: &[&str], input: &str| succeed(&[&["user"], arguments, &at].concat(), input);
+    user(&["import", text(&list)], "");
+    let exported = || user(&["export"], "");
+    let before = exported();
+    // Another name of alice: she has one password under both.
+    let twice = "alice@example.com@example.com";
+    let told = user(&["passwd", twice, "--password-stdin"], "other\n");
+    assert!(told.starts_with("alice@example.com has"), "{told}");
+    assert_eq!(exported().lines().count(), before.lines().count());
+    for name in names {
+        let whole = format!("{name}@example.com");
+        let before = exported();
+        user(&["passwd", whole.as_str(), "--password-stdin"], "a third\n");
+        assert_ne!(exported(), before, "{name}");
+        user(&["remove", whole.as_str()], "");
+        let error = fail(&[&["user", "remove", whole.as_str()], &at[..]].concat(), "");
+        assert!(error.contains("there is no user"), "{error}");
+    }
+    assert_eq!(user(&["list"], ""), "");
+}
+
+#[test]
 fn a_bad_configuration_is_explained() {
     let folder = TestDir::new("cli-check");
     let file = folder.path().join("signet.toml");
