@@ -151,24 +151,35 @@ impl Database {
 
     /// Adds or changes the users of a list in CSV, as [`read_users`] takes it.
     ///
-    /// The whole list is checked before the first user is written. It is written
-    /// in steps, so that a running server is not kept from its own writing; a
-    /// disk that fails between two of them leaves the users of the steps before,
-    /// and the same import again completes it.
+    /// The whole list is checked before the first user is written; then see
+    /// [`Self::put_users`].
     pub fn import_users(
         &mut self,
         text: &str,
         realm_default: Option<&str>,
         unix_ms: u64,
     ) -> Result<Imported, StoreError> {
-        let users = read_users(text, realm_default)?;
+        self.put_users(&read_users(text, realm_default)?, unix_ms)
+    }
+
+    /// Adds or changes users.
+    ///
+    /// They are written in steps, so that a running server is not kept from its own
+    /// writing; a disk that fails between two of them leaves the users of the steps
+    /// before, of which the error says how many there are, and the same again completes it.
+    pub fn put_users(
+        &mut self,
+        users: &[ListedUser],
+        unix_ms: u64,
+    ) -> Result<Imported, StoreError> {
         let mut imported = Imported::default();
-        for (at, users) in users.chunks(IMPORT_STEP).enumerate() {
+        for (at, step) in users.chunks(IMPORT_STEP).enumerate() {
             if at > 0 {
                 // A server that runs meanwhile gets its turn.
                 std::thread::sleep(IMPORT_PAUSE);
             }
-            self.import_step(users, unix_ms, &mut imported)?;
+            self.import_step(step, unix_ms, &mut imported)
+                .map_err(|error| error.after(at * IMPORT_STEP, users.len()))?;
         }
         Ok(imported)
     }

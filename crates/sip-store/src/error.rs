@@ -57,6 +57,14 @@ impl StoreError {
         }
     }
 
+    /// The same, told of how much was done before it.
+    pub(crate) fn after(self, done: usize, of: usize) -> Self {
+        Self {
+            kind: self.kind,
+            text: format!("after {done} of {of} users: {}", self.text),
+        }
+    }
+
     /// The same, told of the line that it happened at.
     pub(crate) fn at_line(self, line: usize) -> Self {
         Self {

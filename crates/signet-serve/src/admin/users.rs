@@ -226,24 +226,26 @@ impl Users {
     pub fn import(&self, list: &UserList) -> Result<(), Error> {
         let UserList { file, text } = list;
         let realm = self.realm.as_ref().unwrap_or(&self.domain);
-        let bad_list = |error: sip_store::StoreError| {
+        let users = read_users(text, Some(&realm.0)).map_err(|error| {
             Error::new(
                 format!("{}: {error}", file.display()),
                 "mend the list and type the command again; nothing was imported",
             )
-        };
+        })?;
         let database = match &self.kept {
             Kept::Here(database) => database,
             Kept::Elsewhere(store) => {
-                let users = read_users(text, Some(&realm.0)).map_err(bad_list)?;
                 store.import(&users)?;
                 return say(&format!("{} added or changed\n", many(users.len(), "user")));
             }
         };
-        let imported = database
-            .borrow_mut()
-            .import_users(text, Some(&realm.0), clock::unix_ms())
-            .map_err(bad_list)?;
+        let put = database.borrow_mut().put_users(&users, clock::unix_ms());
+        let imported = put.map_err(|error| {
+            Error::new(
+                error.to_string(),
+                "then type the command again: it takes all of the list",
+            )
+        })?;
         say(&format!(
             "{} added, {} changed\n",
             many(imported.added, "user"),

@@ -126,6 +126,29 @@ fn users_go_from_one_server_to_another_as_csv() {
 }
 
 #[test]
+fn a_list_is_not_blamed_for_a_database_that_does_not_take_it() {
+    let folder = TestDir::new("cli-locked");
+    let data = folder.path().join("data");
+    let list = folder.path().join("users.csv");
+    fs::write(&list, "user,realm,password\nbob,example.com,secret\n").unwrap();
+    let at = ["--data", text(&data)];
+    let import = [&["user", "import", text(&list)], &at[..]].concat();
+    succeed(&[&["user", "add", "alice"], &at[..]].concat(), "");
+    let other = rusqlite::Connection::open(data.join("signet.db")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let error = fail(&import, "");
+    for told in [
+        "after 0 of 1 users: database is locked; another process holds it locked",
+        "then type the command again",
+    ] {
+        assert!(error.contains(told), "{error}");
+    }
+    assert!(!error.contains("mend the list"), "{error}");
+    other.execute_batch("ROLLBACK").unwrap();
+    assert!(succeed(&import, "").contains("1 user added"));
+}
+
+#[test]
 fn whoever_a_list_has_brought_is_changed_and_removed_by_his_name() {
     let folder = TestDir::new("cli-names");
     let data = folder.path().join("data");

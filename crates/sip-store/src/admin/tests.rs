@@ -347,6 +347,38 @@ fn a_long_list_is_written_in_steps() {
 }
 
 #[test]
+fn a_step_that_fails_says_how_many_are_written() {
+    let folder = Folder::new();
+    let mut database = folder.open();
+    let fails = "CREATE TRIGGER fails BEFORE INSERT ON subscribers WHEN NEW.user = 'last'
+        BEGIN SELECT RAISE(ABORT, 'no room'); END";
+    database.connection.execute_batch(fails).expect("made");
+    let listed = |user: &str| {
+        let mut secrets = Secrets::default();
+        secrets.insert(Ha1::compute(Algorithm::Md5, b"a", b"example.org", b"a"));
+        ListedUser {
+            realm: "example.org".to_owned(),
+            user: user.to_owned(),
+            secrets,
+            with_domain: None,
+        }
+    };
+    let mut users: Vec<_> = (0..IMPORT_STEP)
+        .map(|nth| listed(&format!("user{nth}")))
+        .collect();
+    users.push(listed("last"));
+    let error = database.put_users(&users, 1).expect_err("no room");
+    let says = format!("after {IMPORT_STEP} of {} users: no room", users.len());
+    assert!(error.to_string().starts_with(&says), "{error}");
+    let written = database.user_count().expect("read");
+    assert_eq!(written, IMPORT_STEP as u64);
+    let gone = database.connection.execute_batch("DROP TRIGGER fails");
+    gone.expect("dropped");
+    let imported = database.put_users(&users, 2).expect("written");
+    assert_eq!((imported.added, imported.changed), (1, IMPORT_STEP));
+}
+
+#[test]
 fn domains() {
     let folder = Folder::new();
     let mut database = folder.open();
