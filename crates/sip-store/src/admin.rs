@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use rusqlite::TransactionBehavior;
+use rusqlite::{Connection, TransactionBehavior};
 use sip_auth::{Algorithm, Ha1, Ha1Set, Secrets, USERNAME_MAX};
 use zeroize::Zeroizing;
 
@@ -59,14 +59,15 @@ impl Database {
         unix_ms: u64,
     ) -> Result<(), StoreError> {
         check_names(realm, user)?;
-        check_password(password)?;
-        if self.has_user(realm, user)? {
-            let text = format!(
-                "{user} is in {realm} already; to change the password type: signet user passwd"
-            );
-            return Err(StoreError::new(StoreErrorKind::Exists, text));
-        }
-        self.put_password(realm, user, password, unix_ms)
+        self.put_password(realm, user, password, unix_ms, |is_there| match is_there {
+            false => Ok(()),
+            true => Err(StoreError::new(
+                StoreErrorKind::Exists,
+                format!(
+                    "{user} is in {realm} already; to change the password type: signet user passwd"
+                ),
+            )),
+        })
     }
 
     /// Sets a user's password anew.
@@ -77,24 +78,28 @@ impl Database {
         password: &str,
         unix_ms: u64,
     ) -> Result<(), StoreError> {
-        check_password(password)?;
-        if !self.has_user(realm, user)? {
-            return Err(no_such_user(realm, user));
-        }
-        self.put_password(realm, user, password, unix_ms)
+        self.put_password(realm, user, password, unix_ms, |is_there| match is_there {
+            true => Ok(()),
+            false => Err(no_such_user(realm, user)),
+        })
     }
 
+    /// Writes a user with his password, if he `may` be written as it stands then: somebody else
+    /// may add or remove him while this waits for its turn to write.
     fn put_password(
         &mut self,
         realm: &str,
         user: &str,
         password: &str,
         unix_ms: u64,
+        may: impl FnOnce(bool) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
+        check_password(password)?;
         let listed = ListedUser::with_password(realm, user, password);
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        may(is_there(&transaction, realm, user)?)?;
         put(&transaction, &listed, unix_ms)?;
         Ok(transaction.commit()?)
     }
@@ -114,10 +119,7 @@ impl Database {
 
     /// Whether there is such a user.
     pub fn has_user(&mut self, realm: &str, user: &str) -> Result<bool, StoreError> {
-        let mut statement = self
-            .connection
-            .prepare_cached("SELECT 1 FROM subscribers WHERE realm = ? AND user = ?")?;
-        Ok(statement.exists((realm, user))?)
+        is_there(&self.connection, realm, user)
     }
 
     /// Gives every user of `realm`, or of all realms, to `each`, in order.
@@ -195,9 +197,7 @@ impl Database {
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut step = *imported;
         for listed in users {
-            let is_known = transaction
-                .prepare_cached("SELECT 1 FROM subscribers WHERE realm = ? AND user = ?")?
-                .exists((&listed.realm, &listed.user))?;
+            let is_known = is_there(&transaction, &listed.realm, &listed.user)?;
             put(&transaction, listed, unix_ms)?;
             step.md5_only += usize::from(listed.secrets.get(Algorithm::Sha256).is_none());
             if is_known {
@@ -451,13 +451,16 @@ impl Columns {
     }
 }
 
+/// Whether there is such a user.
+fn is_there(connection: &Connection, realm: &str, user: &str) -> Result<bool, StoreError> {
+    let mut statement =
+        connection.prepare_cached("SELECT 1 FROM subscribers WHERE realm = ? AND user = ?")?;
+    Ok(statement.exists((realm, user))?)
+}
+
 /// Writes a user, and what is known of his name with the domain: what was there would be the
 /// password before.
-fn put(
-    connection: &rusqlite::Connection,
-    listed: &ListedUser,
-    unix_ms: u64,
-) -> Result<(), StoreError> {
+fn put(connection: &Connection, listed: &ListedUser, unix_ms: u64) -> Result<(), StoreError> {
     let ListedUser { realm, user, .. } = listed;
     put_row(connection, realm, user, &listed.secrets, unix_ms)?;
     if user.contains('@') {
@@ -476,7 +479,7 @@ fn put(
 }
 
 fn put_row(
-    connection: &rusqlite::Connection,
+    connection: &Connection,
     realm: &str,
     user: &str,
     secrets: &Secrets,

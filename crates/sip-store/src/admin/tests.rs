@@ -72,6 +72,33 @@ fn users_come_and_go() {
 }
 
 #[test]
+fn who_waits_to_write_a_password_goes_by_what_is_there_then() {
+    let folder = Folder::new();
+    let mut database = folder.open();
+    // Another writes this, and is done when the one that is waiting looks again.
+    let mut meanwhile = |statement: &str| {
+        let other = folder.open();
+        other
+            .connection
+            .execute_batch("BEGIN IMMEDIATE")
+            .expect("begun");
+        other.connection.execute_batch(statement).expect("written");
+        let done = move |_: i32| other.connection.execute_batch("COMMIT").is_ok();
+        database.connection.busy_handler(Some(done)).expect("set");
+        let tried = match statement.starts_with("INSERT") {
+            true => database.add_user("example.org", "alice", "second", 2),
+            false => database.set_password("example.org", "alice", "second", 2),
+        };
+        let there = database.has_user("example.org", "alice").expect("read");
+        (tried.expect_err("too late").kind(), there)
+    };
+    let add = "INSERT INTO subscribers VALUES ('example.org', 'alice', x'', x'', x'', 1, 1)";
+    assert_eq!(meanwhile(add), (StoreErrorKind::Exists, true));
+    let remove = "DELETE FROM subscribers";
+    assert_eq!(meanwhile(remove), (StoreErrorKind::NotFound, false));
+}
+
+#[test]
 fn no_password_is_in_any_file() {
     let folder = Folder::new();
     let mut database = folder.open();
