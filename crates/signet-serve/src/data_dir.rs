@@ -15,6 +15,7 @@
 //! | `admin.sock` | where a running server is asked, and told of changes; it stays when that ends |
 //! | `lock` | held while a server runs; it stays when that ends |
 
+use std::ffi::CString;
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -70,6 +71,15 @@ impl Owner {
         Some(user.name)
     }
 
+    /// Puts this process into the groups of the server's user: by one of them it may pass the
+    /// folders above its certificates.
+    fn take_groups(&self, group: Gid) -> nix::Result<()> {
+        match self.name().and_then(|name| CString::new(name).ok()) {
+            Some(name) => nix::unistd::initgroups(&name, group),
+            None => nix::unistd::setgroups(&[group]),
+        }
+    }
+
     /// How to give a command as this user.
     fn remedy(&self, command: &str) -> String {
         match self.name() {
@@ -98,7 +108,8 @@ pub(crate) fn become_owner(folder: &Path) -> Result<(), Error> {
         return Ok(());
     };
     let group = Gid::from_raw(owner.gid);
-    nix::unistd::setgroups(&[group])
+    owner
+        .take_groups(group)
         .and_then(|()| nix::unistd::setgid(group))
         .and_then(|()| nix::unistd::setuid(Uid::from_raw(owner.uid)))
         .map_err(|error| {

@@ -95,6 +95,16 @@ signet check $config
 restarted
 cp /run/before.toml $config
 
+echo "step: root's check passes a folder by a group of the server's, as the server does"
+groupadd --system signet-keys
+usermod --append --groups signet-keys signet
+install -d -o root -g signet-keys -m 0750 /etc/signet/keys
+install -o signet -g signet -m 0600 /etc/signet/ticket.secret /etc/signet/keys/ticket.secret
+printf '\n[tls]\nticket_keys = "file"\nticket_secret_file = "/etc/signet/keys/ticket.secret"\n' >>$config
+signet check $config
+restarted
+cp /run/before.toml $config
+
 echo "step: nodes share tickets by the drop-in of the document"
 install -d -o signet -g signet -m 0700 /var/lib/signet-shared
 mkdir /etc/systemd/system/signet.service.d
