@@ -38,14 +38,18 @@ fn refused(source: &str, user: &str, reason: Reason) -> RefusalRecord {
     }
 }
 
-/// The expression of the filter that is shipped, with fail2ban's own for an address.
-fn filter() -> Regex {
+/// What the filter that is shipped says of a key.
+fn setting(key: &str) -> String {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../etc/fail2ban/signet.conf");
     let text = std::fs::read_to_string(&file).expect("etc/fail2ban/signet.conf is there");
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("failregex = "));
-    let expression = line.expect("a line `failregex = `");
+    let begin = format!("{key} = ");
+    let found = text.lines().find_map(|line| line.strip_prefix(&*begin));
+    found.expect("a line of that key").to_owned()
+}
+
+/// Its expression, with fail2ban's own for an address.
+fn filter() -> Regex {
+    let expression = setting("failregex");
     let address = r"(?P<ip>[0-9a-fA-F.:]+)";
     assert_eq!(expression.matches("<ADDR>").count(), 1);
     Regex::builder()
@@ -99,6 +103,14 @@ fn a_refusal_is_one_line_that_says_who_from_where_and_why() {
     let begin = "no way for request from 192.0.2.1: next_hop_unreachable at 203.0.113.7:5060, ";
     assert!(line.starts_with(begin), "{line}");
     assert!(line.ends_with("\", gateway gw.example.net"), "{line}");
+}
+
+#[test]
+fn fail2ban_reads_no_line_of_another_program_that_has_the_name() {
+    // What stands between two `+` is enough by itself.
+    for of in setting("journalmatch").split(" + ") {
+        assert!(of.contains("_SYSTEMD_UNIT=signet.service"), "{of}");
+    }
 }
 
 #[test]
