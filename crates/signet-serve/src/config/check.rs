@@ -1,6 +1,7 @@
 //! What cannot be seen in one value alone.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
 use sip_msg::Transport;
 use sip_tls::{RevocationPolicy, TlsEngine};
@@ -85,6 +86,19 @@ impl Config {
         }
         if self.listen.len() > 256 {
             faults.add("listen", "there are more than 256 listeners", "drop some");
+        }
+        if let Some(figures) = self.metrics.listen
+            && let Some(taken) = self
+                .listen
+                .iter()
+                .map(|listen| listen.on)
+                .find(|on| on.transport.is_reliable() && is_same_port(on.addr, figures))
+        {
+            faults.add(
+                "metrics.listen",
+                &format!("the port of `{figures}` is taken by the listener `{taken}`"),
+                "write another port, or drop one of the two",
+            );
         }
     }
 
@@ -324,6 +338,14 @@ impl Config {
             }
         }
     }
+}
+
+/// Whether two sockets cannot both be bound. Port 0 is another port each time.
+fn is_same_port(one: SocketAddr, other: SocketAddr) -> bool {
+    let (ip, other_ip) = (one.ip(), other.ip());
+    let is_any =
+        ip.is_ipv4() == other_ip.is_ipv4() && (ip.is_unspecified() || other_ip.is_unspecified());
+    one.port() != 0 && one.port() == other.port() && (ip == other_ip || is_any)
 }
 
 /// Weak suites are offered by name only, and only by a build that has them.

@@ -17,7 +17,7 @@ const GOOD: &str = "version = 1\ndata = \"data\"\ndomains = [\"example.com\"]\n"
 /// What is wrong, what is written, and the words that tell place, cause and remedy.
 type Broken = (&'static str, &'static str, &'static [&'static str]);
 
-const BROKEN: [Broken; 19] = [
+const BROKEN: [Broken; 20] = [
     (
         "a misspelt key",
         "[registrar]\nexpires_mni_s = 60\n",
@@ -37,6 +37,14 @@ const BROKEN: [Broken; 19] = [
         &[
             ":7:6: ",
             "is taken by a listener above",
+            "write another port",
+        ],
+    ),
+    (
+        "figures at the port of a listener",
+        "[[listen]]\non = \"tcp:0.0.0.0:5060\"\n[metrics]\nlisten = \"127.0.0.1:5060\"\n",
+        &[
+            ":7:10: the port of `127.0.0.1:5060` is taken by the listener `tcp:0.0.0.0:5060`",
             "write another port",
         ],
     ),
