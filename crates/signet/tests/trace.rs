@@ -278,4 +278,8 @@ fn a_running_server_shows_what_passes_to_who_asks() {
     drop(server);
     let error = fail(&[&["trace"], &place[..]].concat(), "");
     assert!(error.contains("no server runs on"), "{error}");
+    let for_ever = u64::MAX.to_string();
+    let command = ["trace", "--seconds", for_ever.as_str()];
+    let error = fail(&[&command[..], &place[..]].concat(), "");
+    assert!(error.contains("no server runs on"), "{error}");
 }

@@ -172,9 +172,10 @@ pub fn trace(instance: &Instance, what: &Tracing) -> Result<(), Error> {
         ..Wanted::default()
     };
     let mut to = None;
+    // What no clock can show is for ever.
     let until = what
         .for_s
-        .map(|for_s| Instant::now() + Duration::from_secs(for_s));
+        .and_then(|for_s| Instant::now().checked_add(Duration::from_secs(for_s)));
     loop {
         let is_over = until.is_some_and(|until| Instant::now() >= until);
         wanted.is_end = is_over && wanted.name.is_some();
