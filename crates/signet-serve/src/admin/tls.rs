@@ -15,7 +15,7 @@ use super::ask::no_rights;
 use super::{Instance, say};
 use crate::Error;
 use crate::config::{Config, TicketKeysFrom};
-use crate::data_dir::DataDir;
+use crate::data_dir::{DataDir, become_owner};
 use crate::read_once::ReadOnce;
 use crate::server::{
     fresh_secret, old_good_for_s, settle_s, shown_by_files, ticket_store, tickets_by_config,
@@ -151,6 +151,7 @@ pub fn tls_rotate_secret(instance: &Instance, forgets_old: bool) -> Result<(), E
             "write a new one into it, so that it keeps its owner and mode, and send SIGHUP to every node: openssl rand -hex 32 > FILE",
         ));
     }
+    become_owner(&config.data)?;
     let file = ticket_store(&config.tls, &config.data);
     if let Err(error @ Errno::EACCES) = access(&file, AccessFlags::R_OK | AccessFlags::W_OK) {
         return Err(no_rights(&file, &error.desc()));

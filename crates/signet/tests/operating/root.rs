@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -259,4 +259,23 @@ fn a_list_of_users_may_be_roots_alone() {
     assert!(told.contains("1 user added, 0 changed"), "{told}");
     let error = fail(&["user", "import", "/nonexistent", "--config", &config], "");
     assert!(error.contains("signet user import - < FILE"), "{error}");
+}
+
+#[test]
+fn root_rotates_a_secret_in_the_database_of_an_older_server() {
+    let Some(machine) = Machine::new("root-rotate") else {
+        return;
+    };
+    let data = machine.at("data");
+    succeed(&["user", "add", "alice", "--data", text(&data)], "");
+    let database = rusqlite::Connection::open(data.join("signet.db")).unwrap();
+    let before = "DROP TABLE aliases; DROP TABLE people; PRAGMA user_version = 3";
+    database.execute_batch(before).unwrap();
+    drop(database);
+    let told = succeed(&["tls", "rotate-secret", "--data", text(&data)], "");
+    assert!(told.starts_with("secret "), "{told}");
+    for entry in fs::read_dir(&data).unwrap() {
+        let entry = entry.unwrap();
+        assert_eq!(entry.metadata().unwrap().uid(), SERVER, "{entry:?}");
+    }
 }
