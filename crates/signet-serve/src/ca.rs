@@ -66,6 +66,23 @@ pub struct Issued {
     pub key: PathBuf,
 }
 
+impl Issued {
+    /// Writes both, or neither. What was there goes with its other half, so the disk has room for
+    /// both new ones before either takes its place.
+    fn write(&self, certificate: &str, key: &KeyPair) -> Result<(), Error> {
+        let [new_key, new_certificate] =
+            [&self.key, &self.certificate].map(|path| with_ending(path, "new"));
+        let written = write_whole(&new_key, key.serialize_pem().as_bytes(), 0o600)
+            .and_then(|()| write_whole(&new_certificate, certificate.as_bytes(), 0o644))
+            .and_then(|()| replace(&new_key, &self.key))
+            .and_then(|()| replace(&new_certificate, &self.certificate));
+        for left in [new_key, new_certificate] {
+            let _ = std::fs::remove_file(left);
+        }
+        written
+    }
+}
+
 impl Ca {
     /// The authority of this folder; made where there is none.
     pub fn open_or_init(data: &DataDir) -> Result<Self, Error> {
@@ -106,8 +123,12 @@ impl Ca {
             .self_signed(&key)
             .map_err(|error| made("the authority", &error))?;
         let pem = certificate.pem();
-        data.write("ca.key", key.serialize_pem().as_bytes(), 0o600)?;
-        data.write("ca.pem", pem.as_bytes(), 0o644)?;
+        // One of them alone would keep every start from then on.
+        let files = Issued {
+            certificate: data.file("ca.pem"),
+            key: data.file("ca.key"),
+        };
+        files.write(&pem, &key)?;
         Ok(Self {
             pem,
             issuer: Issuer::new(params, key),
@@ -212,18 +233,8 @@ impl Ca {
             certificate: with_ending(stem, "pem"),
             key: with_ending(stem, "key"),
         };
-        // The certificate that was there goes with its key, so the disk has room for both new
-        // ones before either takes its place.
-        let [new_key, new_certificate] =
-            [&issued.key, &issued.certificate].map(|path| with_ending(path, "new"));
-        write_whole(&new_key, key.serialize_pem().as_bytes(), 0o600)?;
-        let written = write_whole(&new_certificate, certificate.pem().as_bytes(), 0o644)
-            .and_then(|()| replace(&new_key, &issued.key))
-            .and_then(|()| replace(&new_certificate, &issued.certificate));
-        for left in [new_key, new_certificate] {
-            let _ = std::fs::remove_file(left);
-        }
-        written.map(|()| issued)
+        issued.write(&certificate.pem(), &key)?;
+        Ok(issued)
     }
 
     /// The server's own certificate, `server.pem` and `server.key` in the
@@ -498,6 +509,30 @@ mod tests {
         let data = DataDir::open(temp.path()).unwrap();
         let error = Ca::open(&data).err().unwrap();
         assert_eq!(error.remedy(), "look whether the path is right");
+    }
+
+    #[test]
+    fn an_authority_that_the_disk_does_not_take_leaves_no_half() {
+        let temp = TempDir::new("ca-half");
+        let data = DataDir::open(temp.path()).unwrap();
+        // Nothing can be written where a folder stands in the way.
+        let in_the_way = ["ca.pem", "ca.pem.new"]
+            .map(|name| data.file(&format!("{name}.{}.new", std::process::id())));
+        for folder in &in_the_way {
+            std::fs::create_dir(folder).unwrap();
+        }
+        assert!(Ca::init(&data).is_err());
+        for folder in &in_the_way {
+            std::fs::remove_dir(folder).unwrap();
+        }
+        // With room again the next start makes one.
+        Ca::open_or_init(&data).unwrap();
+        let left = std::fs::read_dir(data.path()).unwrap();
+        let mut left: Vec<String> = left
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        assert_eq!(left, ["ca.key", "ca.pem"]);
     }
 
     #[test]
