@@ -624,6 +624,30 @@ mod tests {
     }
 
     #[test]
+    fn a_ban_is_lifted_by_what_is_shown_of_it() {
+        let lifted = |source: &str| {
+            let line = ["signet", "bans", "lift", source];
+            match Args::try_parse_from(line).ok()?.command {
+                Command::Bans {
+                    command: Some(BansCommand::Lift { source }),
+                    ..
+                } => Some(source.to_string()),
+                _ => None,
+            }
+        };
+        for (shown, source) in [
+            ("192.0.2.7", Some("192.0.2.7")),
+            ("2001:db8::", Some("2001:db8::")),
+            ("2001:db8::/64", Some("2001:db8::")),
+            ("192.0.2.7/64", None),
+            ("2001:db8::/32", None),
+            ("gw.example.net", None),
+        ] {
+            assert_eq!(lifted(shown).as_deref(), source, "{shown}");
+        }
+    }
+
+    #[test]
     fn the_place_may_stand_before_or_behind() {
         for line in [
             "signet user --data d add alice",

@@ -62,7 +62,21 @@ pub(crate) enum MediaCommand {
 pub(crate) enum BansCommand {
     /// Answer a source again, and forget its wrong passwords
     Lift {
-        /// Its address
+        /// Its address, as `signet bans` shows it
+        #[arg(value_parser = banned_source)]
         source: IpAddr,
     },
+}
+
+/// Sources of IPv6 are shown as the networks that they are judged by.
+fn banned_source(text: &str) -> Result<IpAddr, String> {
+    let network = text
+        .strip_suffix("/64")
+        .and_then(|of| of.parse::<IpAddr>().ok());
+    match network {
+        Some(ip @ IpAddr::V6(_)) => Ok(ip),
+        _ => text.parse::<IpAddr>().map_err(|_| {
+            "write an address, or 2001:db8::/64 for a network of IPv6 as it is shown".to_owned()
+        }),
+    }
 }
