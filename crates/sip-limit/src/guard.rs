@@ -203,8 +203,9 @@ pub struct Guard {
     told_shut_ms: AtomicU64,
     /// Which sources are shut, to be shown: the debts themselves decide.
     bans: bans::Bans,
-    /// By [`crate::Table`].
-    told: [Told; 3],
+    /// By [`crate::Table`], and by whether the source is proved: those that may be forged take no
+    /// place from those that are not.
+    told: [[Told; 2]; 3],
     /// A [`Wish`].
     tells_all: AtomicU8,
     refusals_limited: AtomicU64,
@@ -573,7 +574,8 @@ impl Guard {
     pub fn note(&self, now_ms: u64, origin: &Origin, matter: &Matter) -> Note {
         let kind = [matter.group, u8::from(matter.is_proven)];
         let source = self.hash(b"told", origin, None, &kind);
-        match self.told.get(matter.table as usize) {
+        let told = self.told.get(matter.table as usize);
+        match told.and_then(|told| told.get(usize::from(matter.is_proven))) {
             Some(told) => told.note(now_ms, source, matter.records_max),
             None => broken!("each table is there", Note::Count),
         }

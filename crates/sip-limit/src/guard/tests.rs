@@ -473,6 +473,25 @@ fn strangers_take_no_line_from_users() {
     assert!(matches!(user, Note::Line(_)));
 }
 
+#[test]
+fn sources_that_may_be_forged_take_no_line_from_those_that_are_not() {
+    let guard = guard();
+    let matter = |is_proven| Matter {
+        table: Table::Strangers,
+        group: 1,
+        is_proven,
+        records_max: 1,
+    };
+    for nth in 0..2_000_u32 {
+        let forged = at(&format!("10.0.{}.{}:5060", nth / 250, nth % 250));
+        guard.note(1_000, &forged, &matter(false));
+    }
+    let guesser = at("192.0.2.7:5060");
+    assert_eq!(guard.note(1_000, &guesser, &matter(false)), Note::Count);
+    let note = guard.note(1_000, &guesser, &matter(true));
+    assert!(matches!(note, Note::Line(_)), "{note:?}");
+}
+
 /// Refusals of one origin at a rate for so long: served, in words, silent.
 fn refuse(guard: &Guard, origin: &Origin, per_s: u64, from_ms: u64, ms: u64) -> [u64; 3] {
     let mut count = [0; 3];
