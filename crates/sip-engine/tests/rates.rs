@@ -186,6 +186,42 @@ fn a_tag_that_nobody_gave_spares_no_request_its_rate() {
     }
 }
 
+/// A rate of calls alone is all that a contract has.
+#[test]
+fn where_others_have_no_limit_a_made_up_tag_makes_no_call_one_of_them() {
+    let calls = Allowance {
+        calls_per_s: 5,
+        ..Allowance::default()
+    };
+    let peer = TrustedPeer {
+        calls_per_s: Some(20),
+        ..TrustedPeer::at("198.51.100.1".parse().unwrap(), 32)
+    };
+    for (entry, inbound, passes) in [
+        (Some(peer), Inbound::Trusted, 200),
+        (None, Inbound::Anyone, 50),
+    ] {
+        let mut bed = server(Settings {
+            trusted: entry.into_iter().collect(),
+            inbound,
+            rates: RateLimits {
+                source: calls,
+                ..RateLimits::default()
+            },
+            ..secured()
+        });
+        let passed = (0..400)
+            .filter(|n| {
+                let mut invite = request("INVITE", BOB, Transport::Udp);
+                invite.call_id = format!("call-{n}");
+                invite.to.push_str(";tag=b");
+                is_forwarded(&bed.receive(&alice(Transport::Udp), &invite.text()))
+            })
+            .count();
+        assert_eq!(passed, passes);
+    }
+}
+
 #[test]
 fn each_kind_of_request_has_its_rate() {
     let mut bed = server(secured());

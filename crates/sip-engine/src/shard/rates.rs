@@ -30,7 +30,7 @@ impl Shard {
         let Some((key, allowance)) = self.party(now, job, permit) else {
             return false;
         };
-        let size = (kind_of(&job.request), job.request.bytes().len());
+        let size = (kind_of(&job.request, &allowance), job.request.bytes().len());
         let name: &[u8] = match permit {
             Permit::Authenticated(user) => user.user(),
             _ => b"",
@@ -139,13 +139,14 @@ impl Shard {
 }
 
 /// What a request begins. With a tag in To, which proves no dialog, a call or a message counts
-/// among the other requests: it is charged all the same.
-fn kind_of(request: &Message) -> Kind {
-    let has_tag = || request.to_tag().is_some();
+/// among the other requests, and where those have no limit as what it is: it is charged all the
+/// same.
+fn kind_of(request: &Message, allowance: &Allowance) -> Kind {
+    let is_other = || allowance.others_per_s > 0 && request.to_tag().is_some();
     match request.method() {
         Method::Register => Kind::Registration,
-        Method::Invite if !has_tag() => Kind::Call,
-        Method::Message | Method::Publish | Method::Notify | Method::Info if !has_tag() => {
+        Method::Invite if !is_other() => Kind::Call,
+        Method::Message | Method::Publish | Method::Notify | Method::Info if !is_other() => {
             Kind::Message
         }
         _ => Kind::Other,
