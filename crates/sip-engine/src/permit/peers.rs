@@ -149,8 +149,9 @@ fn speaks(cx: &GateContext<'_>, entry: &TrustedPeer, host: &[u8]) -> bool {
     let bare = host.strip_suffix(b".").unwrap_or(host);
     match (&entry.speaks_for, &entry.identity) {
         (Some(names), _) => names.iter().any(|name| match &**name {
-            // `*` is every domain but ours: a peer that speaks for one of those has it by name.
-            "*" => !cx.own.is_own_host(host),
+            // `*` is every domain but ours: a peer that speaks for one of those has it by name. In
+            // what cannot be read here a phone may read one of ours.
+            "*" => !host.is_empty() && !cx.own.is_own_host(host),
             name => name.as_bytes().eq_ignore_ascii_case(bare),
         }),
         (None, Some(_)) => cx
@@ -167,7 +168,7 @@ fn first_claim(message: &Message, speaks: impl Fn(&[u8]) -> bool) -> Option<Box<
     claims(message).find_map(|claim| match claim {
         Claim::Nobody => None,
         Claim::User(uri) => (!speaks(uri.host_port.host)).then(|| shown(uri.host_port.host)),
-        // What cannot be read is for those to judge who are told so (400).
+        // What cannot be read is in anybody's name: for those who may speak for anybody.
         Claim::Unreadable => (!speaks(b"")).then(|| "".into()),
     })
 }

@@ -1,7 +1,7 @@
 //! Headers by which elements of a trust domain tell each other who a caller is
 //! or who pays (`docs/decisions/0080-what-users-may-not-say.md`).
 
-use sip_msg::header::NameAddr;
+use sip_msg::header::{NameAddr, elements};
 use sip_msg::{HeaderName, Message, Span, Uri};
 
 /// Their names, beside P-Asserted-Identity and P-Preferred-Identity (RFC 3325),
@@ -65,7 +65,8 @@ pub(super) fn callers(message: &Message) -> impl Iterator<Item = Option<Uri<'_>>
             name.eq_ignore_ascii_case(REMOTE_PARTY_ID)
                 || name.eq_ignore_ascii_case(b"P-Charge-Info")
         })
-        .map(|field| NameAddr::parse(field.value).and_then(|addr| addr.uri()))
+        .flat_map(|field| elements(field.value))
+        .map(|(value, _)| NameAddr::parse(value).and_then(|addr| addr.uri()))
 }
 
 /// Appends the lines that say who has led a call on: Diversion (RFC 5806) and History-Info

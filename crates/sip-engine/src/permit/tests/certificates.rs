@@ -135,6 +135,20 @@ fn the_operator_writes_down_for_whom_a_neighbour_speaks() {
             assert_eq!(judged(&world, &tls(), &text), said, "{line}");
         }
     }
+    // Who speaks for every domain but ours has none of ours read where nothing is read here.
+    world.settings.trusted = vec![entry(&["*"])];
+    for (identity, said) in [
+        ("<sip:x@a.example>, <sip:y@b.example>;z=1", "peer"),
+        ("<sip:x@a.example>, <sip:y@example.org>;z=1", "403"),
+        ("<sip:x@example.org>;=", "403"),
+        ("\"open <sip:x@example.org>", "403"),
+    ] {
+        for header in ["P-Asserted-Identity", "Remote-Party-ID"] {
+            let line = format!("{header}: {identity}\r\n");
+            let text = of("INVITE", OUTSIDE, &from("a.example"), BOB, &line);
+            assert_eq!(judged(&world, &tls(), &text), said, "{line}");
+        }
+    }
     // The same for one that is known by its address.
     world.peer = None;
     world.settings.trusted = vec![TrustedPeer {
