@@ -231,7 +231,11 @@ impl Shard {
             writer.header("Allow", ALLOW);
             writer.header("Supported", SUPPORTED);
         };
-        let line = StatusLine::ok();
+        let line = match self.for_anybody(now, sender, &request, StatusLine::ok()) {
+            Some(line) if line.status() == 200 => line,
+            Some(line) => return self.refuse(now, sender, None, request, line, out),
+            None => return self.pool.recycle(request),
+        };
         self.answer_with(now, sender, None, &request, line, about, out);
         self.pool.recycle(request);
     }

@@ -399,6 +399,52 @@ fn a_source_that_is_refused_too_often_gets_words_then_silence_and_users_go_on() 
 }
 
 #[test]
+fn options_with_a_forged_source_are_answered_no_more_often_than_strangers_are_refused() {
+    let mut bed = Bed::new(Settings {
+        authenticate: Some(AuthSettings::default()),
+        trusted: vec![TrustedPeer::at("198.51.100.9".parse().unwrap(), 32)],
+        ..settings()
+    });
+    let phone = flow(Transport::Udp, "198.51.100.66:40001");
+    assert_eq!(
+        only(attempt(&mut bed, &phone, "bob", "bob").1).status(),
+        200
+    );
+    let ask = |bed: &mut Bed, from: &Flow| {
+        let options = request("OPTIONS", "sip:example.org", from.transport);
+        bed.receive(from, &options.text()).first().map(Sent::status)
+    };
+    let forged = flow(Transport::Udp, "198.51.100.66:7");
+    let mut statuses = [0u32; 3];
+    for _ in 0..12_000 {
+        statuses[match ask(&mut bed, &forged) {
+            Some(200) => 0,
+            Some(503) => 1,
+            _ => 2,
+        }] += 1;
+    }
+    let [answered, words, silent] = statuses;
+    assert!((10_000..10_010).contains(&answered), "{answered}");
+    assert_eq!(words, 20);
+    assert!(silent > 1_900);
+    // Nobody is shut out by that: neither who comes for the first time, nor who is known there.
+    let new = flow(Transport::Udp, "198.51.100.66:40002");
+    assert_eq!(
+        only(bed.receive(&new, &register("carol", ""))).status(),
+        401
+    );
+    for (transport, from) in [
+        (Transport::Udp, "198.51.100.66:40001"),
+        (Transport::Udp, "198.51.100.9:5060"),
+        (Transport::Udp, "198.51.100.67:5060"),
+        (Transport::Tcp, "198.51.100.66:7"),
+    ] {
+        let from = flow(transport, from);
+        assert_eq!(ask(&mut bed, &from), Some(200), "{from:?}");
+    }
+}
+
+#[test]
 fn a_peer_in_the_list_is_never_refused_too_often() {
     let peer = "198.51.100.66:5060";
     let mut bed = Bed::new(Settings {

@@ -175,7 +175,8 @@ counters::counters! {
     pub struct GuardCounters {
         /// Credentials that were not looked up, because too many before them were wrong.
         pub guesses_refused: u64 = counter("signet_auth_guesses_refused_total"),
-        /// Refusals sent as 503 or not at all: their source was refused too often.
+        /// Refusals, and answers to OPTIONS of strangers, sent as 503 or not at all: their source
+        /// had too many.
         pub refusals_limited: u64 = counter("signet_refusals_limited_total"),
         /// Times that a source was left without answers for a while.
         pub sources_shut: u64 = counter("signet_sources_shut_total"),
@@ -349,6 +350,13 @@ impl Guard {
     /// at the same address may still ask for challenges.
     pub fn refused_answer(&self, now_ms: u64, origin: &Origin, bytes: usize) -> Verdict {
         self.limit(now_ms, origin, b"answers", bytes).0
+    }
+
+    /// A message of `bytes` from there has an answer that anybody gets: it is bounded like a
+    /// refusal, on a debt of its own, and this never cuts the source off either. Else whoever
+    /// forges sources would have them sent an answer for each message.
+    pub fn answered_anybody(&self, now_ms: u64, origin: &Origin, bytes: usize) -> Verdict {
+        self.limit(now_ms, origin, b"anybody", bytes).0
     }
 
     /// Charges a refusal to one debt of a source. Whether silence begins with it

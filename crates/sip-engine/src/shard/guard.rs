@@ -81,6 +81,27 @@ impl Shard {
         }
     }
 
+    /// What an answer becomes that anybody gets before the gate: the source of a datagram may be
+    /// forged, and would be sent one for each. Nothing where there is to be no answer.
+    pub(crate) fn for_anybody(
+        &self,
+        now: Now,
+        sender: &Sender,
+        request: &Message,
+        line: StatusLine,
+    ) -> Option<StatusLine> {
+        let may_be_forged = !sender.flow.transport.is_reliable();
+        if self.settings.authenticate.is_none() || !may_be_forged || self.is_listed(sender) {
+            return Some(line);
+        }
+        let (guard, bytes) = (&self.shared.guard, request.bytes().len());
+        match guard.answered_anybody(now.mono_ms, &origin(&sender.flow), bytes) {
+            Verdict::Served => Some(line),
+            Verdict::TooMany => Some(StatusLine::refused(503, Reason::RefusedTooOften)),
+            Verdict::Silence => None,
+        }
+    }
+
     /// Refuses what did not reach the gate, or is silent to whoever owes too much.
     pub(crate) fn refuse_owing(
         &mut self,

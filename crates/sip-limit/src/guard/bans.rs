@@ -67,7 +67,7 @@ impl Guard {
         for is_stream in [false, true] {
             was_shut |= self.left_ms(now_ms, source, is_stream) > 0;
             let origin = origin(source, is_stream);
-            for kind in [&b"refusals"[..], b"answers"] {
+            for kind in [&b"refusals"[..], b"answers", b"anybody"] {
                 self.refusals
                     .forgive(self.source(kind, &origin), now_ms, u64::MAX);
             }
