@@ -13,8 +13,8 @@ use sip_engine::refusal::Reason;
 use sip_engine::sender::Sender;
 use sip_engine::settings::{Listener, Settings};
 use sip_engine::shard::shard_of;
-use sip_msg::{ConnId, Flow, Limits, ListenerId, Message, Target, Transport};
-use sip_worker::{Control, Handover, Mailbox, Phase, SendFailure, SocketEvent, Worker};
+use sip_msg::{ConnId, Flow, Limits, ListenerId, Message, Target, Transport, VerifiedPeer};
+use sip_worker::{ConnAct, Control, Handover, Mailbox, Phase, SendFailure, SocketEvent, Worker};
 
 /// What ends something finds so much more room than the bound.
 const ENDING_MAX: usize = 4_096;
@@ -66,6 +66,7 @@ impl Bed {
             authenticate: None,
             ..settings()
         };
+        settings.registrar.durable = false;
         settings.listeners.push(Listener {
             transport: Transport::Tcp,
             ..settings.listeners[0].clone()
@@ -109,13 +110,52 @@ impl Bed {
             .collect()
     }
 
-    /// What lies in the mailbox of the other, beside what filled it.
-    fn taken(&self) -> Vec<Handover> {
+    /// One turn, in which the sockets have this to say.
+    fn hear(&mut self, event: SocketEvent<'_>) {
+        assert!(self.worker.begin_turn(&mut self.wire));
+        self.worker.wake_up(|| NOW);
+        self.worker.handle_event(event);
+        self.worker.end_turn(&mut self.wire);
+    }
+
+    /// The other gives this.
+    fn is_given(&self, handover: Handover) {
+        let mut given = vec![handover];
+        self.mailboxes[0].put(&mut given);
+        assert!(given.is_empty());
+    }
+
+    /// What lies in the mailbox of the other.
+    fn mail(&self) -> Vec<Handover> {
         let mut mail = VecDeque::new();
         self.mailboxes[1].take(&mut mail);
-        mail.retain(|of| !matches!(of, Handover::SendFailed { .. }));
         mail.into()
     }
+
+    /// The same beside what filled it.
+    fn taken(&self) -> Vec<Handover> {
+        let mut mail = self.mail();
+        mail.retain(|of| !matches!(of, Handover::SendFailed { .. }));
+        mail
+    }
+}
+
+/// A REGISTER of a user whose bindings belong to the first worker, with a contact that is
+/// reached by its connection alone, and his name.
+fn register() -> (String, String) {
+    let text = |nth: u32| {
+        format!(
+            "REGISTER sip:example.org SIP/2.0\r\n\
+             Via: SIP/2.0/TCP 198.51.100.66:6666;branch=z9hG4bKr\r\n\
+             From: <sip:user{nth}@example.org>;tag=r\r\nTo: <sip:user{nth}@example.org>\r\n\
+             Call-ID: register\r\nCSeq: 1 REGISTER\r\nMax-Forwards: 70\r\n\
+             Contact: <sip:user{nth}@198.51.100.66:6666;transport=tcp>\r\n\
+             Content-Length: 0\r\n\r\n"
+        )
+    };
+    let is_its = |nth: &u32| shard_of(&parse(&text(*nth)), 2, &SHARD_KEY) == 0;
+    let nth = (0..).find(is_its).unwrap();
+    (text(nth), format!("user{nth}"))
 }
 
 #[test]
@@ -259,4 +299,149 @@ fn a_worker_that_ends_passes_on_what_it_was_given() {
     bed.worker.stop(&mut bed.wire, NOW);
     assert_eq!(bed.wire.sent.len(), 1);
     assert_eq!(bed.taken().len(), 1);
+}
+
+#[test]
+fn a_send_that_failed_is_told_once_and_to_the_worker_whose_shard_wanted_it() {
+    let mut bed = Bed::new(0);
+    let tcp = flow(Transport::Tcp, 0);
+    bed.is_given(Handover::Send {
+        to: Target::back(&tcp),
+        bytes: of("BYE sip:bob@example.org SIP/2.0", "BYE", 1, ";tag=b").into_bytes(),
+        from: 1,
+        cookie: 77,
+    });
+    assert_eq!(bed.turn(tcp, &[]).len(), 1);
+    let cookie = bed.wire.cookies[0];
+    for told in [1, 0] {
+        match told {
+            1 => bed.hear(SocketEvent::SendFailed {
+                cookie,
+                failure: SendFailure::Lost,
+            }),
+            _ => _ = bed.turn(tcp, &[]),
+        }
+        let mail = bed.mail();
+        assert_eq!(mail.len(), told);
+        for handover in mail {
+            let Handover::SendFailed { cookie, failure } = handover else {
+                panic!("another handover");
+            };
+            assert_eq!((cookie, failure), (77, SendFailure::Lost));
+        }
+    }
+    // Where nobody wanted to know, nobody is told.
+    bed.is_given(Handover::Send {
+        to: Target::back(&tcp),
+        bytes: of("SIP/2.0 180 Ringing", "INVITE", 1, ";tag=b").into_bytes(),
+        from: 1,
+        cookie: 0,
+    });
+    bed.turn(tcp, &[]);
+    assert_eq!(bed.wire.cookies, [cookie, 0]);
+}
+
+#[test]
+fn a_request_that_finds_no_room_at_its_connections_worker_has_failed_at_once() {
+    let mut bed = Bed::new(1 + ENDING_MAX);
+    let (register, user) = register();
+    bed.is_given(Handover::Message {
+        sender: Sender::unproved(flow(Transport::Tcp, 1)),
+        message: Box::new(parse(&register)),
+    });
+    let udp = flow(Transport::Udp, 0);
+    bed.turn(udp, &[]);
+    let uri = format!("sip:{user}@example.org");
+    let start = format!("INVITE {uri} SIP/2.0");
+    let invite = of(&start, "INVITE", 0, "").replace("sip:bob@example.org", &uri);
+    let sent = bed.turn(udp, &[&invite]);
+    assert!(sent.iter().all(|of| of.status() == 100), "it is under way");
+    assert_eq!(bed.worker.timeout(), Some(Duration::ZERO));
+    let sent = bed.turn(udp, &[]);
+    assert!(sent.iter().any(|of| of.status() >= 400), "{sent:?}");
+}
+
+#[test]
+fn what_is_to_be_done_to_a_connection_is_done_by_the_worker_that_has_it() {
+    let (register, _) = register();
+    for owner in [0, 1] {
+        let mut bed = Bed::new(0);
+        bed.is_given(Handover::Message {
+            sender: Sender::unproved(flow(Transport::Tcp, owner)),
+            message: Box::new(parse(&register)),
+        });
+        let sent = bed.turn(flow(Transport::Udp, 0), &[]);
+        let mail = bed.mail();
+        let mut acts = mail.iter().filter_map(|of| match of {
+            Handover::Connection(conn, act) => Some((*conn, *act)),
+            _ => None,
+        });
+        let conn = flow(Transport::Tcp, owner).conn;
+        match owner {
+            0 => assert_eq!((sent.len(), acts.next()), (1, None)),
+            _ => {
+                assert!(sent.is_empty());
+                let (to, act) = acts.next().unwrap();
+                assert_eq!(to, conn);
+                assert!(matches!(act, ConnAct::KeepFor { for_ms } if for_ms > 0));
+                assert_eq!(acts.next(), None);
+            }
+        }
+    }
+}
+
+#[test]
+fn others_are_asked_for_a_datagram_that_came_back_unless_it_was_an_answer() {
+    let mut bed = Bed::new(0);
+    let remote = "198.51.100.66:6666".parse().unwrap();
+    let answer = of("SIP/2.0 200 OK", "INVITE", 1, ";tag=b");
+    let invite = of("INVITE sip:bob@example.org SIP/2.0", "INVITE", 1, "");
+    for (text, asked) in [(&answer, 0), (&invite, 1)] {
+        let quoted = text.as_bytes();
+        bed.hear(SocketEvent::Unreachable { remote, quoted });
+        let mail = bed.mail();
+        assert_eq!(mail.len(), asked);
+        for handover in mail {
+            let Handover::Unreachable { remote: to, quoted } = handover else {
+                panic!("another handover");
+            };
+            assert_eq!((to, &*quoted), (remote, text.as_bytes()));
+        }
+    }
+}
+
+#[test]
+fn whoever_proved_himself_is_named_with_what_is_handed_over_while_his_connection_lasts() {
+    #[allow(clippy::disallowed_methods, reason = "the tests make their own proofs")]
+    let proof = VerifiedPeer::attest(vec!["gw.example.net".into()], Vec::new(), u64::MAX, true);
+    let proof = Arc::new(proof);
+    let mut bed = Bed::new(0);
+    let tls = flow(Transport::Tls, 0);
+    let other = Flow {
+        conn: ConnId(8),
+        ..tls
+    };
+    let invite = of("INVITE sip:bob@example.org SIP/2.0", "INVITE", 1, "");
+    let is_named = |bed: &mut Bed, flow: Flow| {
+        let bytes = invite.as_bytes();
+        bed.hear(SocketEvent::Message { flow, bytes });
+        let mail = bed.mail();
+        let sender = mail.into_iter().find_map(|of| match of {
+            Handover::Message { sender, .. } => Some(sender),
+            _ => None,
+        });
+        sender.unwrap().peer.is_some_and(|peer| peer == proof)
+    };
+    assert!(!is_named(&mut bed, tls));
+    bed.hear(SocketEvent::Verified {
+        conn: tls.conn,
+        peer: Arc::clone(&proof),
+    });
+    assert!(is_named(&mut bed, tls));
+    assert!(!is_named(&mut bed, other), "that is another connection");
+    bed.hear(SocketEvent::Closed(tls.conn));
+    // Its messages went there: so does the word of its end.
+    let mail = bed.mail();
+    assert!(matches!(mail[..], [Handover::Closed(conn)] if conn == tls.conn));
+    assert!(!is_named(&mut bed, tls));
 }

@@ -104,6 +104,12 @@ impl sip_worker::Store for Front {
 #[derive(Default)]
 pub struct Wire {
     pub sent: Vec<Vec<u8>>,
+    /// The cookies of what was sent, in the same order.
+    pub cookies: Vec<u64>,
+    /// How often they were told to take no more connections.
+    pub stopped: usize,
+    /// What they were told to let through, each time.
+    pub shed: Vec<Option<Shares>>,
     /// How often they were told that the settings have changed.
     pub told: usize,
     /// What another does while they are used.
@@ -113,13 +119,15 @@ pub struct Wire {
 impl sip_worker::Sockets for Wire {
     type Figures = ();
 
-    fn send(&mut self, _: &Target, bytes: &[u8], _: u64) {
+    fn send(&mut self, _: &Target, bytes: &[u8], cookie: u64) {
         self.sent.push(bytes.to_vec());
+        self.cookies.push(cookie);
     }
 
     fn send_outbox(&mut self, outbox: &Outbox) {
         for send in &outbox.sends {
-            self.sent.push(outbox.bytes[send.start..send.end].to_vec());
+            let bytes = &outbox.bytes[send.start..send.end];
+            self.send(&send.to, bytes, send.cookie);
         }
     }
 
@@ -132,7 +140,9 @@ impl sip_worker::Sockets for Wire {
     fn count_odd(&mut self, _: ConnId) {}
     fn keep_for(&mut self, _: ConnId, _: u64) {}
     fn end_call(&mut self, _: u64) {}
-    fn stop_accepting(&mut self) {}
+    fn stop_accepting(&mut self) {
+        self.stopped += 1;
+    }
     fn find_unreachable(&mut self, _: SocketAddr, _: &[u8]) {}
     fn alias(&mut self, _: ConnId, _: &str, _: Option<u16>) {}
     fn name_aliases(&self, _: &mut Outbox, _: u64) -> u64 {
@@ -161,7 +171,9 @@ impl sip_worker::Sockets for Wire {
         0
     }
     fn time_datagrams(&mut self, _: bool) {}
-    fn shed(&mut self, _: Option<&Shares>) {}
+    fn shed(&mut self, shares: Option<&Shares>) {
+        self.shed.push(shares.copied());
+    }
     fn figures(&self) {}
 }
 
