@@ -34,6 +34,10 @@ pub struct Report {
     pub messages: u64,
     /// Datagrams that were lost.
     pub lost: u64,
+    /// Datagrams that came twice.
+    pub repeated: u64,
+    /// Messages that the server gave to its sockets and that did not leave.
+    pub unsent: u64,
     /// Streams that broke.
     pub broken: u64,
     /// Dialogs of forks that answered too.
@@ -48,6 +52,20 @@ pub struct Report {
     pub refused: u64,
     /// Names that led somewhere.
     pub resolved: u64,
+    /// Names that did not, or of which nobody could say.
+    pub unresolved: u64,
+    /// Changes of contacts that the store did not make.
+    pub unsaved: u64,
+    /// Times that a gateway died, or the server of somebody else.
+    pub deaths: u64,
+    /// Times that the process was killed while something was under way.
+    pub killed: u64,
+    /// Contacts that a process found in the store when it began.
+    pub restored: u64,
+    /// Times that other settings came while something was under way.
+    pub reloads: u64,
+    /// Times that a drain began while something was under way.
+    pub drains: u64,
     /// Look-ups that a cache answered.
     pub cached: u64,
     /// Answers of databases at a distance.

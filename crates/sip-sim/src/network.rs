@@ -98,6 +98,7 @@ pub(crate) struct Network {
     translated: HashMap<usize, u64>,
     translation: Option<Translation>,
     pub(crate) lost: u64,
+    pub(crate) repeated: u64,
     pub(crate) broken: u64,
 }
 
@@ -122,6 +123,7 @@ impl Network {
             translated: HashMap::new(),
             translation: None,
             lost: 0,
+            repeated: 0,
             broken: 0,
         }
     }
@@ -320,6 +322,7 @@ impl Network {
             copies.push(self.datagram(now_ms, receiver, flow, bytes));
         }
         if self.dice.thousandths(self.weather.repeat) {
+            self.repeated += 1;
             copies.push(self.datagram(now_ms, receiver, flow, bytes));
         }
         Sent::Copies(copies)

@@ -109,6 +109,12 @@ pub(crate) struct Figures {
     pub(crate) refused: u64,
     pub(crate) malformed: u64,
     pub(crate) resolved: u64,
+    /// Names that did not lead anywhere.
+    pub(crate) unresolved: u64,
+    /// Changes that the store did not make.
+    pub(crate) unsaved: u64,
+    /// Contacts that processes found in the store when they began.
+    pub(crate) restored: u64,
     /// Look-ups that a cache answered.
     pub(crate) cached: u64,
     /// Answers of databases at a distance.
@@ -179,6 +185,13 @@ impl Server {
 
     pub(crate) fn is_up(&self) -> bool {
         self.process.is_some()
+    }
+
+    /// Whether something is under way.
+    pub(crate) fn is_busy(&self) -> bool {
+        let process = self.process.as_ref();
+        let mut seats = process.iter().flat_map(|process| &process.seats);
+        seats.any(|seat| seat.worker.shard().in_flight() > 0)
     }
 
     /// All workers are given other settings.
@@ -263,6 +276,7 @@ impl Server {
             }
             Answer::Resolved(_, park, result) => {
                 self.figures.resolved += u64::from(result.is_ok());
+                self.figures.unresolved += u64::from(result.is_err());
                 seat.asked
                     .with(|asked| asked.names.push_back((park, result)));
             }

@@ -458,6 +458,7 @@ impl World {
             }
             if matches!(sent, Sent::Failed(_)) {
                 self.audit.failed(addr, bytes);
+                self.audit.report.unsent += u64::from(matches!(from, End::Server(_)));
             }
             self.plan_sent(sent);
         }
@@ -519,10 +520,14 @@ impl World {
             forks: report.forks,
             challenges: report.challenges,
             lost: self.network.lost,
+            repeated: self.network.repeated,
             broken: self.network.broken,
             handed_over: figures.handed_over,
             refused: figures.refused,
             resolved: figures.resolved,
+            unresolved: figures.unresolved,
+            unsaved: figures.unsaved,
+            restored: figures.restored,
             cached: figures.cached,
             batches: figures.batches,
             probed: figures.probed,

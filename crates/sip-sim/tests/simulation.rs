@@ -63,12 +63,21 @@ fn runs(seeds: impl Iterator<Item = u64>) -> Report {
         sum.replied += report.replied;
         sum.messages += report.messages;
         sum.lost += report.lost;
+        sum.repeated += report.repeated;
+        sum.unsent += report.unsent;
         sum.broken += report.broken;
         sum.forks += report.forks;
         sum.challenges += report.challenges;
         sum.handed_over += report.handed_over;
         sum.refused += report.refused;
         sum.resolved += report.resolved;
+        sum.unresolved += report.unresolved;
+        sum.unsaved += report.unsaved;
+        sum.deaths += report.deaths;
+        sum.killed += report.killed;
+        sum.restored += report.restored;
+        sum.reloads += report.reloads;
+        sum.drains += report.drains;
         sum.unacknowledged += report.unacknowledged;
         sum.cached += report.cached;
         sum.batches += report.batches;
@@ -152,6 +161,20 @@ fn calls_in_any_weather() {
         total(|r| r.unled),
         total(|r| r.virtual_ms) / 1_000,
     );
+    println!(
+        "{} datagrams came twice, {} messages did not leave, {} names led nowhere, {} changes were not \
+         made, {} deaths of gateways, {} times killed in the middle, {} contacts found again, \
+         {} reloads and {} drains in the middle",
+        total(|r| r.repeated),
+        total(|r| r.unsent),
+        total(|r| r.unresolved),
+        total(|r| r.unsaved),
+        total(|r| r.deaths),
+        total(|r| r.killed),
+        total(|r| r.restored),
+        total(|r| r.reloads),
+        total(|r| r.drains),
+    );
     assert_eq!(total(|r| r.calls), count * CALLS_PER_RUN);
     assert!(
         total(|r| r.established) > total(|r| r.calls) / 10,
@@ -169,6 +192,36 @@ fn calls_in_any_weather() {
         assert!(total(|r| r.undecided) > 0, "no hook failed");
         assert!(total(|r| r.led) > 0, "no media was led by an engine");
         assert!(total(|r| r.unled) > 0, "engines took all calls");
+    }
+    // More of them have each misfortune that is told of in the crate's words.
+    if count >= 100 {
+        for number in [1, 2, 4] {
+            let mut plans = (first..first + count).map(|seed| Plan::of_seed(seed, CALLS_PER_RUN));
+            let has_one = plans.any(|plan| plan.workers == number);
+            assert!(has_one, "no server had {number} workers");
+        }
+        assert!(total(|r| r.handed_over) > 0, "no worker gave another any");
+        assert!(total(|r| r.refused) > 0, "there was room for everything");
+        assert!(total(|r| r.challenges) > 0, "nobody was challenged");
+        assert!(total(|r| r.forks) > 0, "no two phones answered");
+        assert!(total(|r| r.lost) > 0, "no datagram was lost");
+        assert!(total(|r| r.repeated) > 0, "no datagram came twice");
+        assert!(total(|r| r.broken) > 0, "no stream broke");
+        assert!(total(|r| r.unsent) > 0, "all that was sent left");
+        assert!(total(|r| r.resolved) > 0, "no name led anywhere");
+        assert!(total(|r| r.unresolved) > 0, "all names led somewhere");
+        assert!(total(|r| r.unsaved) > 0, "the store made all changes");
+        assert!(total(|r| r.deaths) > 0, "no gateway died");
+        assert!(
+            total(|r| r.killed) > 0,
+            "no process was killed in the middle"
+        );
+        assert!(
+            total(|r| r.restored) > 0,
+            "no process found a contact again"
+        );
+        assert!(total(|r| r.reloads) > 0, "no reload came in the middle");
+        assert!(total(|r| r.drains) > 0, "no drain began in the middle");
     }
 }
 

@@ -92,6 +92,10 @@ impl Server {
     /// A process begins with what is durable.
     pub(crate) fn start(&mut self, now_ms: u64) {
         self.starts += 1;
+        let unix_ms = now(now_ms).unix_ms;
+        let found = self.durable.values();
+        let found = found.filter(|binding| binding.expires_unix_ms > unix_ms);
+        self.figures.restored += found.count() as u64;
         let location = self.location();
         let shared = self.shared(Arc::clone(&location));
         let workers = self.plan.workers;

@@ -118,6 +118,7 @@ impl Server {
                 let Some(process) = &mut self.process else {
                     return;
                 };
+                self.figures.unsaved += u64::from(fails);
                 process.saves.insert((worker, park), changes.clone());
                 let durable_ms = process.saved_ms.max(now_ms + delay_ms);
                 process.saved_ms = durable_ms + self.dice.between(0, 5);

@@ -103,6 +103,7 @@ impl World {
                     && let Some(deaths) = self.carrier.deaths.get_mut(who)
                 {
                     *deaths += 1;
+                    self.audit.report.deaths += 1;
                 }
                 let deliveries = self.network.set_health(self.now_ms, at, health);
                 self.plan_deliveries(deliveries);

@@ -27,6 +27,7 @@ impl World {
             Order::Kill if self.is_over || !self.server.is_up() => {}
             Order::Kill => {
                 self.look_at_acknowledged(&HashSet::new());
+                self.audit.report.killed += u64::from(self.server.is_busy());
                 let unsure = self.server.kill();
                 self.audit.server_died(self.network.addr(End::Server(0)));
                 let deliveries = self.network.server_dies(self.now_ms);
@@ -48,6 +49,7 @@ impl World {
             }
             Order::Reload(generation) => {
                 self.reloaded = generation;
+                self.audit.report.reloads += u64::from(self.server.is_busy());
                 self.server.reload(generation);
                 let at_ms = self.now_ms + TAKEN_OVER_MS;
                 self.plan_for(at_ms, Due::Operator(Order::TakenOver(generation)));
@@ -64,6 +66,7 @@ impl World {
             }
             Order::Drain => {
                 self.look_at_gateways();
+                self.audit.report.drains += u64::from(self.server.is_busy());
                 self.server.order(Phase::Draining);
             }
             Order::Stop => {
