@@ -190,6 +190,24 @@ fn every_flipped_bit_is_refused() {
 }
 
 #[test]
+fn every_flipped_bit_of_a_flow_token_is_refused() {
+    let tokens = tokens();
+    for flow in flows() {
+        let mut text = Vec::new();
+        tokens.write_flow(&flow, &mut text);
+        let raw = URL_SAFE_NO_PAD.decode(&text).unwrap();
+        for at in 0..raw.len() * 8 {
+            let mut forged = raw.clone();
+            forged[at / 8] ^= 1 << (at % 8);
+            let forged = URL_SAFE_NO_PAD.encode(forged);
+            assert_eq!(tokens.read_flow(forged.as_bytes()), None, "bit {at}");
+        }
+        let other = Tokens::new(Arc::new(TokenKeys::of([8; 32], 5)));
+        assert_eq!(other.read_flow(&text), None);
+    }
+}
+
+#[test]
 fn cut_lengthened_and_strange_ones_are_refused() {
     let tokens = tokens();
     let flow = flow(Transport::Tcp, "192.0.2.7:40000", "192.0.2.1:5060", 9);
@@ -245,9 +263,12 @@ fn another_call_another_key_and_another_kind_are_refused() {
     // What is offered to the caller is nothing in the hands of who answers.
     let offer = sealed(&tokens, |grant| {
         grant.flow = Some(&flow);
+        grant.instance = Some(77);
         grant.is_offer = true;
     });
-    assert_eq!(read(&tokens, &offer).unwrap().named_flow(), None);
+    let token = read(&tokens, &offer).unwrap();
+    assert_eq!(token.named_flow(), None);
+    assert!(!Tokens::has_instance(&token), "nor is the caller's phone");
 }
 
 #[test]
@@ -336,6 +357,23 @@ fn an_old_key_verifies_as_long_as_it_is_in_the_ring() {
     tokens.refresh();
     assert!(read(&tokens, &first).is_none());
     assert!(read(&tokens, &second).is_some());
+}
+
+#[test]
+fn a_key_is_needed_until_the_last_that_needs_it_and_the_ring_has_a_bound() {
+    let key = |id: u8| TokenKey {
+        id,
+        secret: [id; 32],
+        created_unix_s: 0,
+    };
+    let keys = TokenKeys::new(key(0), (1..200).map(key).collect(), 5);
+    let ring = keys.ring();
+    let kept: Vec<u8> = ring.older.iter().map(|key| key.id).collect();
+    assert_eq!(kept, (1..TOKEN_KEYS_MAX as u8).collect::<Vec<_>>());
+    for until_s in [1_000, 3_000, 2_000] {
+        keys.need(1, until_s);
+    }
+    assert_eq!((keys.needed_until_s(1), keys.needed_until_s(2)), (3_000, 0));
 }
 
 #[test]

@@ -196,6 +196,14 @@ fn a_user_speaks_for_himself_only() {
             "403",
         ),
         ("REGISTER", STRANGER, alice, String::new(), "403"),
+        // Who hides may call, and not register.
+        (
+            "REGISTER",
+            "<sip:anonymous@anonymous.invalid>;tag=1",
+            alice,
+            String::new(),
+            "403",
+        ),
         ("REGISTER", ALICE, alice, pai(bob), "403"),
         (
             "REGISTER",
