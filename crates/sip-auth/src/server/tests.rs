@@ -530,6 +530,38 @@ fn the_answer_proves_that_the_server_knows_the_password_too() {
 }
 
 #[test]
+fn the_next_nonce_bears_the_mark_of_the_one_before_it() {
+    let server = Authenticator::new(
+        AuthConfig {
+            authentication_info: true,
+            ..config()
+        },
+        &KEY,
+        1,
+    );
+    let now_ms = START_MS + 200_000;
+    let message = register(&Phone::new(&server, "alice", PASSWORD).credentials());
+    let Check::Lookup(mut pending) = server.check(now_ms, &message, Side::Registrar, &realm())
+    else {
+        panic!("good credentials")
+    };
+    pending.nonce.mark = 77;
+    let set = Ha1Set::compute(b"alice", b"example.org", PASSWORD.as_bytes());
+    let reply = secret(&set, pending.key().algorithm());
+    let Verdict::Ok(who) = server.finish(now_ms, pending, &reply) else {
+        panic!("right password")
+    };
+    let mut value = Vec::new();
+    assert!(who.write_authentication_info(&mut value));
+    let text = String::from_utf8(value).expect("text");
+    let next = text.split('"').nth(1).expect("a nonce");
+    let next = server.key.verify(next.as_bytes(), "example.org");
+    let next = next.expect("it is this server's");
+    // Else whoever uses it would seem to be where no nonce was sent.
+    assert_eq!((next.mark, next.issued_unix_ms), (77, now_ms));
+}
+
+#[test]
 fn a_client_with_a_wrong_password_gives_up() {
     let server = server();
     let mut phone = Phone::new(&server, "alice", "guess");
