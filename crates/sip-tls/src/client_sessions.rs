@@ -264,6 +264,18 @@ mod tests {
     }
 
     #[test]
+    fn a_session_is_a_proof_up_to_the_end_of_the_certificate() {
+        let ending = |ends_unix_s| Peer {
+            ends_unix_s,
+            ..Peer::default()
+        };
+        // RFC 5280 4.1.2.5: a certificate is valid up to notAfter, inclusive.
+        assert!(ending(Some(1_000)).is_good(1_000));
+        assert!(!ending(Some(1_000)).is_good(1_001));
+        assert!(ending(None).is_good(u64::MAX));
+    }
+
+    #[test]
     fn the_oldest_peer_is_forgotten_for_a_new_one() {
         let all = ClientSessions::new(3, TICKETS_MAX);
         let name = ServerName::try_from("example.com").unwrap();

@@ -379,6 +379,41 @@ mod tests {
     }
 
     #[test]
+    fn a_session_is_good_until_its_end_and_in_its_scope_alone() {
+        let now = UnixTime::now().as_secs();
+        let keys = TicketKeys::random().unwrap();
+        let cache = SessionCache::new(64);
+        let gate = |scope: u8| {
+            Arc::new(Gate {
+                scope: [scope; 32],
+                verifier: None,
+            })
+        };
+        let ticketer_of = |scope| Ticketer {
+            keys: keys.clone(),
+            gate: gate(scope),
+        };
+        let sessions_of = |scope| Sessions {
+            cache: cache.clone(),
+            gate: gate(scope),
+        };
+        for (end, is_good) in [(now + 1_000, true), (now, false), (now - 1, false)] {
+            let stored = Session::wrap(b"session", 0, end, &context(&[], None)).unwrap();
+            let ticket = keys.seal(now, &[1; 32], &stored).unwrap();
+            let id = end.to_be_bytes();
+            cache.put(sessions_of(1).key(&id), stored);
+            for scope in [1, 2] {
+                let is_found = is_good && scope == 1;
+                let (ticketer, sessions) = (ticketer_of(scope), sessions_of(scope));
+                assert_eq!(ticketer.knows(&ticket), is_found, "{end} {scope}");
+                assert_eq!(ticketer.decrypt(&ticket).is_some(), is_found);
+                assert_eq!(sessions.knows(&id), is_found, "{end} {scope}");
+                assert_eq!(sessions.get(&id).is_some(), is_found);
+            }
+        }
+    }
+
+    #[test]
     fn what_is_no_session_is_none() {
         assert!(Session::unwrap(b"").is_none());
         assert!(Session::unwrap(&[0; 8]).is_none());
