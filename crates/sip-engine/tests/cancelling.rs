@@ -309,3 +309,19 @@ fn a_callers_reason_goes_with_his_cancel() {
         }
     }
 }
+
+#[test]
+fn a_reason_that_is_too_long_to_be_meant_stays_here() {
+    for transport in TRANSPORTS {
+        for (length, is_passed) in [(1_024, true), (1_025, false)] {
+            let mut bed = Bed::new(forwarding(transport, NEXT));
+            let (invite, sent) = invite(&mut bed, transport);
+            bed.receive(&answering(&sent), &response(&sent, 180, "c", ""));
+            let reason = format!("Reason: {}\r\n", "x".repeat(length));
+            let cancel = cancel_of(&invite, transport).with(&reason);
+            let sent_on = bed.receive(&alice(transport), &cancel.text());
+            let cancel = sent_on.iter().find(|sent| is_cancel(sent)).unwrap();
+            assert_eq!(cancel.text.contains("\r\nReason: x"), is_passed);
+        }
+    }
+}

@@ -114,6 +114,8 @@ fn the_best_of_all_is_chosen_when_all_are_in() {
             ([503, 486, 500], 486),
             ([480, 415, 404], 415),
             ([404, 503, 503], 404),
+            // Of those that are as good, the first.
+            ([486, 480, 404], 486),
             // RFC 3261 16.7: "It MUST choose from the 6xx class responses if any exist in the
             // context."
             ([301, 603, 486], 603),

@@ -227,6 +227,19 @@ fn what_the_store_has_done_counts_however_late_it_says_so() {
 }
 
 #[test]
+fn whose_domain_is_taken_away_while_the_store_is_asked_is_told_so() {
+    let mut registers = Registers::durable();
+    assert!(registers.give(&ask(1, CONTACT)).is_none());
+    let (park, _) = registers.save();
+    assert!(registers.give(&ask(2, CONTACT)).is_none(), "it waits");
+    registers.world.settings.domains = vec!["example.net".into()];
+    registers.world.own = Own::new(&registers.world.settings);
+    assert_eq!(registers.saved(park, Ok(())), [404, 404]);
+    assert!(registers.out.effects.is_empty(), "nothing more is stored");
+    assert_eq!(registers.registrar.waiting(), 0);
+}
+
+#[test]
 fn contacts_that_make_room_are_counted_when_they_are_gone() {
     let replaced = |registers: &Registers| registers.registrar.counters().contacts_replaced;
     let contact = |cseq: u32| ask(cseq, &format!("Contact: <sip:a@h{cseq}>\r\n"));
