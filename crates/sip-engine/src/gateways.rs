@@ -304,9 +304,11 @@ impl Gateways {
     }
 
     /// Whether one of them is on that host, whatever the port.
-    pub(crate) fn has_host(&self, ip: IpAddr) -> bool {
+    pub(crate) fn has_host(&self, ip: IpAddr, now_ms: u64) -> bool {
         let ip = ip.to_canonical();
-        let mut addrs = self.written.iter().chain(self.learned.keys());
+        let learned = self.learned.iter();
+        let learned = learned.filter(|(_, until_ms)| **until_ms > now_ms);
+        let mut addrs = self.written.iter().chain(learned.map(|(addr, _)| addr));
         addrs.any(|known| known.ip() == ip)
     }
 
@@ -363,8 +365,11 @@ mod tests {
         one.learn("gw.example", addr, 1_000);
         other.refresh();
         for gateways in [&one, &other, &shard()] {
-            assert!(gateways.is_at(addr, 1_001) && gateways.has_host(addr.ip()));
-            assert!(!gateways.is_at(addr, 1_000 + LEARNED_MS));
+            assert!(gateways.is_at(addr, 1_001) && gateways.has_host(addr.ip(), 1_001));
+            // Whoever has the address a day later is somebody else.
+            let later_ms = 1_000 + LEARNED_MS;
+            assert!(gateways.has_host(addr.ip(), later_ms - 1));
+            assert!(!gateways.is_at(addr, later_ms) && !gateways.has_host(addr.ip(), later_ms));
         }
         // Nobody's any more, once it is configured no more.
         let without = Gateways::new(&settings("other.example"), Arc::clone(&shared));

@@ -264,7 +264,8 @@ impl Relay<'_> {
     /// Whether a message came from a gateway; a connection has a port of its own.
     pub(crate) fn is_gateways(&self, source: &Source) -> bool {
         self.is_gateway(source.addr)
-            || (source.transport.is_reliable() && self.gateways.has_host(source.addr.ip()))
+            || (source.transport.is_reliable()
+                && self.gateways.has_host(source.addr.ip(), self.now_ms))
     }
 
     /// Whether a URI leads to a gateway. What a name stands for that is no gateway's is not known
@@ -323,7 +324,7 @@ impl Relay<'_> {
             }
             None => chosen_by == ChosenBy::Dialog,
         };
-        let is_gateways = || binding.is_none() && self.gateways.has_host(ip);
+        let is_gateways = || binding.is_none() && self.gateways.has_host(ip, self.now_ms);
         is_so_used && (self.is_in_trusted_network(ip) || is_gateways())
     }
 

@@ -279,7 +279,8 @@ impl Shard {
                 self.counters.auth_failed(refusal.failure());
                 let is_foreign = refusal.reason() == Reason::ForeignFrom;
                 let source = job.sender.flow.remote.ip();
-                let refusal = match is_foreign && self.gateways.has_host(source) {
+                let is_gateways = is_foreign && self.gateways.has_host(source, now.mono_ms);
+                let refusal = match is_gateways {
                     true => refusal.because(Reason::GatewayNotTrusted),
                     false => refusal,
                 };
