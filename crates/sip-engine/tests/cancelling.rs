@@ -179,6 +179,18 @@ fn timer_c_cancels_what_rings_for_ever() {
 }
 
 #[test]
+fn timer_c_is_longer_than_three_minutes_whatever_is_chosen() {
+    // RFC 3261 16.6: "The timer MUST be larger than 3 minutes."
+    let mut settings = forwarding(Transport::Udp, NEXT);
+    settings.proxy.timer_c_ms = 1;
+    let mut bed = Bed::new(settings);
+    let (_, sent) = invite(&mut bed, Transport::Udp);
+    bed.receive(&answering(&sent), &response(&sent, 180, "c", ""));
+    assert!(bed.wait(180_000).is_empty());
+    assert_eq!(kinds(&bed.wait(10_000))[0], "CANCEL");
+}
+
+#[test]
 fn a_provisional_response_sets_timer_c_back() {
     for transport in TRANSPORTS {
         let mut bed = Bed::new(forwarding(transport, NEXT));
