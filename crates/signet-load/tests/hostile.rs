@@ -91,19 +91,32 @@ fn responses_that_are_none_of_ours_answer_nothing() {
 
 #[test]
 fn an_answer_that_comes_too_late_is_none() {
-    let late = Duration::from_millis(64 * 10 * 2);
+    // A call is given up after 64*T1 (RFC 3261 17.1.1.2), and answered when the tenth behind it, a
+    // second later, is there: however long the machine stands still, it was given up by then.
+    const BEHIND: usize = 10;
+    let mut calls: Vec<String> = Vec::new();
     let peer = udp(
         move |request, _| {
-            if is(request, "INVITE") {
-                vec![(late, response(request, "200 OK"))]
-            } else {
-                Vec::new()
+            // What is sent again is the same, byte for byte.
+            if !is(request, "INVITE") || calls.iter().any(|known| known == request) {
+                return Vec::new();
             }
+            calls.push(request.to_owned());
+            let late = calls.len().checked_sub(BEHIND + 1);
+            let late = late.map(|at| (Duration::ZERO, response(&calls[at], "200 OK")));
+            late.into_iter().collect()
         },
         never,
     );
-    let ran = drive(calls_to(peer.addr, Transport::Udp, CALLS));
+    let mut settings = calls_to(peer.addr, Transport::Udp, CALLS);
+    settings.schedule = Some(
+        measure::Schedule::parse("10/s for 60s")
+            .unwrap()
+            .limit(CALLS),
+    );
+    let ran = drive(settings);
     check(&ran, &["timeout"]);
+    assert!(counter(&ran, "answers_too_late") > 0);
 }
 
 #[test]

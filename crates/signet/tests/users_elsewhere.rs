@@ -28,6 +28,8 @@ use support::phone::{Phone, field, md5};
 use support::{Server, TestDir, ask_udp, free_port, unique};
 
 const DOMAIN: &str = "example.com";
+/// Between two requests that are refused: who is refused too often is not answered any more.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Starts a server whose users are in a store; an empty password is none.
 fn serve(folder: &Path, url: &str, password: &str, users: &str) -> Server {
@@ -654,6 +656,7 @@ fn a_server_that_started_without_its_store_tells_nobody_that_he_is_foreign() {
     while !serves(&server, LISTED) {
         let log = fs::read_to_string(&server.log).unwrap();
         assert!(Instant::now() < until, "{log}");
+        std::thread::sleep(PAUSE);
     }
     let answer = asked_to_register(&server, "foreign.example");
     assert!(answer.starts_with("SIP/2.0 403 "), "{answer}");
@@ -684,6 +687,7 @@ fn domains_follow_the_store_by_themselves_or_at_a_reload() {
             while serves(&server, ADDED) != is_served {
                 let log = fs::read_to_string(&server.log).unwrap();
                 assert!(Instant::now() < until, "{poll_s} {is_served}: {log}");
+                std::thread::sleep(PAUSE);
             }
         };
         bed.sql(&add);
