@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sip_msg::header::NameAddr;
 use sip_msg::network::is_in;
 use sip_msg::{HeaderName, Message, Uri, VerifiedPeer};
 
@@ -36,7 +37,7 @@ pub(super) fn standing(cx: &GateContext<'_>, message: &Message) -> Standing {
     let mut may_relay = None;
     let mut is_trunks = false;
     for entry in entries(cx.settings, cx.own, cx.sender) {
-        match first_claim(message, |host| speaks(cx, entry, host)) {
+        match first_claim(cx, entry, message) {
             None => {
                 may_relay = Some(may_relay.unwrap_or(false) || entry.may_relay);
                 is_trunks |= entry.trunk.is_some();
@@ -96,7 +97,7 @@ pub(super) fn first_unproven(
             let proves = !cx.own.is_own_host(host) && (peer.speaks_for(host) || is_user(&uri));
             (!proves).then(|| shown(host))
         }
-        Claim::Unreadable => Some("".into()),
+        Claim::Unreadable(_) => Some("".into()),
     })
 }
 
@@ -149,9 +150,8 @@ fn speaks(cx: &GateContext<'_>, entry: &TrustedPeer, host: &[u8]) -> bool {
     let bare = host.strip_suffix(b".").unwrap_or(host);
     match (&entry.speaks_for, &entry.identity) {
         (Some(names), _) => names.iter().any(|name| match &**name {
-            // `*` is every domain but ours: a peer that speaks for one of those has it by name. In
-            // what cannot be read here a phone may read one of ours.
-            "*" => !host.is_empty() && !cx.own.is_own_host(host),
+            // `*` is every domain but ours: a peer that speaks for one of those has it by name.
+            "*" => !cx.own.is_own_host(host),
             name => name.as_bytes().eq_ignore_ascii_case(bare),
         }),
         (None, Some(_)) => cx
@@ -164,12 +164,35 @@ fn speaks(cx: &GateContext<'_>, entry: &TrustedPeer, host: &[u8]) -> bool {
     }
 }
 
-fn first_claim(message: &Message, speaks: impl Fn(&[u8]) -> bool) -> Option<Box<str>> {
+/// Whether the peer of an entry may say what cannot be read here. A provider's may be written
+/// loosely, and nobody is served by a call that is refused for it. But who is less strict may read
+/// one of our names in it: that is for those whose word is taken for anything.
+fn may_say(cx: &GateContext<'_>, entry: &TrustedPeer, written: &[u8]) -> bool {
+    match (&entry.speaks_for, &entry.identity) {
+        (Some(names), _) => {
+            names.iter().any(|name| &**name == "*") && !may_be_read_as_ours(cx, written)
+        }
+        (None, identity) => identity.is_none(),
+    }
+}
+
+/// Whether a name or an address of ours stands anywhere in a text. What is escaped, and an address
+/// in brackets, may be any.
+fn may_be_read_as_ours(cx: &GateContext<'_>, text: &[u8]) -> bool {
+    let is_of_host = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+    let mut words = text.split(|byte| !is_of_host(byte));
+    text.iter().any(|byte| matches!(byte, b'%' | b'['))
+        || words.any(|word| cx.own.is_own_host(word.strip_suffix(b".").unwrap_or(word)))
+}
+
+fn first_claim(cx: &GateContext<'_>, entry: &TrustedPeer, message: &Message) -> Option<Box<str>> {
     claims(message).find_map(|claim| match claim {
         Claim::Nobody => None,
-        Claim::User(uri) => (!speaks(uri.host_port.host)).then(|| shown(uri.host_port.host)),
-        // What cannot be read is in anybody's name: for those who may speak for anybody.
-        Claim::Unreadable => (!speaks(b"")).then(|| "".into()),
+        Claim::User(uri) => {
+            let host = uri.host_port.host;
+            (!speaks(cx, entry, host)).then(|| shown(host))
+        }
+        Claim::Unreadable(written) => (!may_say(cx, entry, written)).then(|| "".into()),
     })
 }
 
@@ -178,28 +201,32 @@ enum Claim<'m> {
     /// In nobody's: a number, or whoever hides (RFC 3323).
     Nobody,
     User(Uri<'m>),
-    Unreadable,
+    /// What stands there.
+    Unreadable(&'m [u8]),
 }
 
 /// From, and every header by which gateways know a caller or who pays.
 fn claims(message: &Message) -> impl Iterator<Item = Claim<'_>> {
-    let from = message.from().ok().map(|addr| addr.uri());
-    let asserted = [
+    let from = message.from().ok().and_then(|addr| addr.uri());
+    let written = message.first(HeaderName::From);
+    let written = written.map_or(&b""[..], |field| field.value);
+    let others = [
         HeaderName::PAssertedIdentity,
         HeaderName::PPreferredIdentity,
     ]
     .into_iter()
-    .flat_map(|name| message.addresses(name))
-    .map(|identity| identity.ok().and_then(|(addr, _)| addr.uri()));
-    std::iter::once(from.flatten())
-        .chain(asserted)
-        .chain(trust::callers(message))
-        .map(|uri| match uri {
-            None => Claim::Unreadable,
+    .flat_map(|name| message.values(name))
+    .map(|(value, _)| value)
+    .chain(trust::callers(message))
+    .map(|value| (NameAddr::parse(value).and_then(|addr| addr.uri()), value));
+    std::iter::once((from, written))
+        .chain(others)
+        .map(|(uri, written)| match uri {
+            None => Claim::Unreadable(written),
             Some(uri) if identity::names_nobody(&uri) => Claim::Nobody,
             Some(uri) if uri.is_sip() => Claim::User(uri),
             Some(uri) if uri.scheme == sip_msg::uri::Scheme::Tel => Claim::Nobody,
-            Some(_) => Claim::Unreadable,
+            Some(_) => Claim::Unreadable(written),
         })
 }
 

@@ -1,8 +1,8 @@
 //! Headers by which elements of a trust domain tell each other who a caller is
 //! or who pays (`docs/decisions/0080-what-users-may-not-say.md`).
 
-use sip_msg::header::{NameAddr, elements};
-use sip_msg::{HeaderName, Message, Span, Uri};
+use sip_msg::header::elements;
+use sip_msg::{HeaderName, Message, Span};
 
 /// Their names, beside P-Asserted-Identity and P-Preferred-Identity (RFC 3325),
 /// which have a [`HeaderName`] of their own.
@@ -56,8 +56,8 @@ pub(crate) fn is_identity(name: &[u8]) -> bool {
     ) || name.eq_ignore_ascii_case(REMOTE_PARTY_ID)
 }
 
-/// Those among them that name a caller, or who pays for his call.
-pub(super) fn callers(message: &Message) -> impl Iterator<Item = Option<Uri<'_>>> {
+/// What stands in those among them that name a caller, or who pays for his call.
+pub(super) fn callers(message: &Message) -> impl Iterator<Item = &[u8]> {
     message
         .fields_of(HeaderName::Other)
         .filter(|field| {
@@ -66,7 +66,7 @@ pub(super) fn callers(message: &Message) -> impl Iterator<Item = Option<Uri<'_>>
                 || name.eq_ignore_ascii_case(b"P-Charge-Info")
         })
         .flat_map(|field| elements(field.value))
-        .map(|(value, _)| NameAddr::parse(value).and_then(|addr| addr.uri()))
+        .map(|(value, _)| value)
 }
 
 /// Appends the lines that say who has led a call on: Diversion (RFC 5806) and History-Info

@@ -135,13 +135,20 @@ fn the_operator_writes_down_for_whom_a_neighbour_speaks() {
             assert_eq!(judged(&world, &tls(), &text), said, "{line}");
         }
     }
-    // Who speaks for every domain but ours has none of ours read where nothing is read here.
+    // Who speaks for every domain but ours has none of ours read where nothing is read here, and
+    // may write loosely what he likes.
     world.settings.trusted = vec![entry(&["*"])];
     for (identity, said) in [
         ("<sip:x@a.example>, <sip:y@b.example>;z=1", "peer"),
         ("<sip:x@a.example>, <sip:y@example.org>;z=1", "403"),
         ("<sip:x@example.org>;=", "403"),
-        ("\"open <sip:x@example.org>", "403"),
+        ("\"open <sip:x@Example.ORG.>", "403"),
+        ("<sip:x y@192.0.2.1>", "403"),
+        ("<sip:x y@ex%61mple.org>", "403"),
+        ("<sip:x y@[2001:db8::1]>", "403"),
+        ("Doe, John <sip:+49301@a.example>", "peer"),
+        ("<sip:@a.example>", "peer"),
+        ("<tel:anonymous>", "peer"),
     ] {
         for header in ["P-Asserted-Identity", "Remote-Party-ID"] {
             let line = format!("{header}: {identity}\r\n");
