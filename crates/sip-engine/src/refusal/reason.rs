@@ -117,8 +117,8 @@ reasons! {
     /// The user is proved, and From, To or P-Asserted-Identity names somebody else: the
     /// phone's user name and account must be the same.
     NotHimself = "not_himself", Users, Warn;
-    /// The same source was refused too often, so it is answered 503, and then not at all for
-    /// a while: see `[sources]`.
+    /// The same source was refused too often, or has sent too many OPTIONS for this server by
+    /// datagrams, so it is answered 503, and then not at all for a while: see `[sources]`.
     RefusedTooOften = "refused_too_often", Strangers, Debug;
     /// It comes back to this server by way of itself: look for a name, contact or `forward`
     /// that leads here.
