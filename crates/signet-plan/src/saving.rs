@@ -53,103 +53,127 @@ pub(crate) fn savings(profile: &Profile, demand: &Demand, plan: &Plan) -> Vec<Sa
 type Change = (String, Demand, bool);
 
 fn changes(demand: &Demand) -> Vec<Change> {
-    let mut changes = Vec::new();
-    let mut change = |name: String, gives_up: bool, set: &dyn Fn(&mut Demand)| {
-        let mut changed = demand.clone();
-        set(&mut changed);
-        if changed != *demand {
-            changes.push((name, changed, gives_up));
-        }
+    let mut tried = Tried {
+        demand,
+        changes: Vec::new(),
     };
-    let percent = signet_page::number::percent;
-    let has_tls = demand.transports.tls > 0.0;
-    if has_tls && demand.tls.resumed < GOOD {
-        let from = percent(demand.tls.resumed);
-        change(
-            format!("resumption from {from} to {}", percent(GOOD)),
+    tried.add_those_that_keep_protection();
+    tried.add_those_that_give_it_up();
+    tried.changes
+}
+
+/// The changes that are tried on a demand.
+struct Tried<'a> {
+    demand: &'a Demand,
+    changes: Vec<Change>,
+}
+
+impl Tried<'_> {
+    fn add_those_that_keep_protection(&mut self) {
+        let demand = self.demand;
+        let percent = signet_page::number::percent;
+        let has_tls = demand.transports.tls > 0.0;
+        if has_tls && demand.tls.resumed < GOOD {
+            let from = percent(demand.tls.resumed);
+            self.add(
+                format!("resumption from {from} to {}", percent(GOOD)),
+                false,
+                |changed| changed.tls.resumed = GOOD,
+            );
+        }
+        if has_tls && demand.storm.resumed < GOOD {
+            let from = percent(demand.storm.resumed);
+            self.add(
+                format!(
+                    "resumption after a restart from {from} to {}",
+                    percent(GOOD)
+                ),
+                false,
+                |changed| changed.storm.resumed = GOOD,
+            );
+        }
+        if has_tls && demand.tls.key == Key::Rsa2048 {
+            self.add(
+                "a P-256 certificate in the place of RSA-2048".to_owned(),
+                false,
+                |changed| changed.tls.key = Key::P256,
+            );
+        }
+        self.add(
+            format!("twice the time to be back, {} s", demand.storm.absorb_s * 2),
             false,
-            &|changed| changed.tls.resumed = GOOD,
+            |changed| changed.storm.absorb_s *= 2,
         );
-    }
-    if has_tls && demand.storm.resumed < GOOD {
-        let from = percent(demand.storm.resumed);
-        change(
+        self.add(
             format!(
-                "resumption after a restart from {from} to {}",
-                percent(GOOD)
+                "connections that live for {} s",
+                demand.connections.lifetime_s * 4
             ),
             false,
-            &|changed| changed.storm.resumed = GOOD,
+            |changed| changed.connections.lifetime_s *= 4,
         );
-    }
-    if has_tls && demand.tls.key == Key::Rsa2048 {
-        change(
-            "a P-256 certificate in the place of RSA-2048".to_owned(),
-            false,
-            &|changed| changed.tls.key = Key::P256,
-        );
-    }
-    change(
-        format!("twice the time to be back, {} s", demand.storm.absorb_s * 2),
-        false,
-        &|changed| changed.storm.absorb_s *= 2,
-    );
-    change(
-        format!(
-            "connections that live for {} s",
-            demand.connections.lifetime_s * 4
-        ),
-        false,
-        &|changed| changed.connections.lifetime_s *= 4,
-    );
-    change(
-        format!(
-            "registrations for {} s",
-            demand.registrations.interval_s * 2
-        ),
-        false,
-        &|changed| changed.registrations.interval_s *= 2,
-    );
-    let users = demand.authentication.users;
-    if users != Users::None && demand.authentication.challenged > 1.0 - GOOD {
-        let from = percent(demand.authentication.challenged);
-        change(
+        self.add(
             format!(
-                "challenges from {from} of requests to {}",
-                percent(1.0 - GOOD)
+                "registrations for {} s",
+                demand.registrations.interval_s * 2
             ),
             false,
-            &|changed| changed.authentication.challenged = 1.0 - GOOD,
+            |changed| changed.registrations.interval_s *= 2,
         );
+        let users = demand.authentication.users;
+        if users != Users::None && demand.authentication.challenged > 1.0 - GOOD {
+            let from = percent(demand.authentication.challenged);
+            self.add(
+                format!(
+                    "challenges from {from} of requests to {}",
+                    percent(1.0 - GOOD)
+                ),
+                false,
+                |changed| changed.authentication.challenged = 1.0 - GOOD,
+            );
+        }
+        if users == Users::Database && demand.authentication.cached < GOOD {
+            let from = percent(demand.authentication.cached);
+            self.add(
+                format!(
+                    "look-ups that the cache answers from {from} to {}",
+                    percent(GOOD)
+                ),
+                false,
+                |changed| changed.authentication.cached = GOOD,
+            );
+        }
     }
-    if users == Users::Database && demand.authentication.cached < GOOD {
-        let from = percent(demand.authentication.cached);
-        change(
-            format!(
-                "look-ups that the cache answers from {from} to {}",
-                percent(GOOD)
-            ),
-            false,
-            &|changed| changed.authentication.cached = GOOD,
-        );
+
+    fn add_those_that_give_it_up(&mut self) {
+        let demand = self.demand;
+        let has_tls = demand.transports.tls > 0.0;
+        if has_tls && demand.tls.mutual > 0.0 {
+            self.add("no certificates of clients".to_owned(), true, |changed| {
+                changed.tls.mutual = 0.0;
+            });
+        }
+        if has_tls {
+            self.add("UDP in the place of TLS".to_owned(), true, |changed| {
+                changed.transports.udp += changed.transports.tls;
+                changed.transports.tls = 0.0;
+            });
+        }
+        if demand.authentication.users != Users::None {
+            self.add("no authentication".to_owned(), true, |changed| {
+                changed.authentication.users = Users::None;
+            });
+        }
     }
-    if has_tls && demand.tls.mutual > 0.0 {
-        change("no certificates of clients".to_owned(), true, &|changed| {
-            changed.tls.mutual = 0.0;
-        });
+
+    /// Adds a change, unless the demand is so already.
+    fn add(&mut self, name: String, gives_up: bool, set: impl FnOnce(&mut Demand)) {
+        let mut changed = self.demand.clone();
+        set(&mut changed);
+        if changed != *self.demand {
+            self.changes.push((name, changed, gives_up));
+        }
     }
-    if has_tls {
-        change("UDP in the place of TLS".to_owned(), true, &|changed| {
-            changed.transports.udp += changed.transports.tls;
-            changed.transports.tls = 0.0;
-        });
-    }
-    if users != Users::None {
-        change("no authentication".to_owned(), true, &|changed| {
-            changed.authentication.users = Users::None;
-        });
-    }
-    changes
 }
 
 impl Saving {
