@@ -188,55 +188,29 @@ impl Ran {
         }
     }
 
-    pub(super) fn take(&mut self, end: Final, name: String) {
-        let Recorder {
-            figures,
-            causes,
-            called,
-            called_causes,
-            upkeep,
-            storm,
-            lateness,
-            handshakes,
-            connects,
-            started,
-            unsent,
-            ended,
-            failed,
-            rubbish,
-            negotiated,
-            called_tls,
-            ours_late,
-            ..
-        } = end.record;
-        self.figures.merge(&figures);
-        self.causes.merge(&causes);
-        self.called.merge(&called);
-        add_answers(&mut self.answered, &called, &called_causes, &end.answers);
-        self.upkeep.merge(&upkeep);
-        if let Some(all) = &mut self.storm {
-            all.merge(&storm);
-        }
-        self.lateness.merge(&lateness);
-        self.handshakes.merge(&handshakes);
+    pub(super) fn take(&mut self, end: &Final, name: String) {
+        self.merge_record(&end.record);
+        let (record, agents) = (&end.record, &end.agents);
+        add_answers(
+            &mut self.answered,
+            &record.called,
+            &record.called_causes,
+            &end.answers,
+        );
         self.handshakes.failed += end.handshakes_failed;
-        self.connects.merge(&connects);
-        self.started += started;
-        self.unsent += unsent;
-        self.ended += ended;
-        self.failed += failed;
-        self.rubbish += rubbish + end.agents.malformed;
-        for (name, count) in negotiated {
-            self.count(name, count);
-        }
-        for (name, count) in called_tls {
-            add_to(&mut self.called_tls, name, count);
-        }
+        self.rubbish += agents.malformed;
         if end.is_called_only {
-            self.unknown_to_called += end.agents.unknown_dialog;
+            self.unknown_to_called += agents.unknown_dialog;
         }
         self.duration_ns = self.duration_ns.max(end.end_ns);
         self.sending_ns = self.sending_ns.max(end.sending_ns);
+        self.kernel_drops += end.sockets.udp_kernel_drops - end.before.kernel_drops;
+        self.queue_drops += end.sockets.udp_queue_drops - end.before.queue_drops;
+        self.leaked.calls += end.live.calls as u64;
+        self.leaked.requests += end.live.requests as u64;
+        self.leaked.connections += end.connections as u64;
+        self.merge_retransmissions(end);
+        self.count_events(end);
         self.threads.push(ThreadUse {
             name,
             cpu_ns: end.cpu_ns,
@@ -244,15 +218,38 @@ impl Ran {
             sending_ns: end.sent.elapsed_ns,
             sending_cpu_ns: end.sent.cpu_ns,
         });
-        let before = end.before;
-        self.kernel_drops += end.sockets.udp_kernel_drops - before.kernel_drops;
-        self.queue_drops += end.sockets.udp_queue_drops - before.queue_drops;
-        self.leaked.calls += end.live.calls as u64;
-        self.leaked.requests += end.live.requests as u64;
-        self.leaked.connections += end.connections as u64;
-        let transactions = end.transactions;
-        let sent = sum_sent_again(&transactions, &end.agents) - before.sent_again();
-        let ours = ours_late.min(sent);
+    }
+
+    /// Adds what a worker recorded of its arrivals and connections.
+    fn merge_record(&mut self, record: &Recorder) {
+        self.figures.merge(&record.figures);
+        self.causes.merge(&record.causes);
+        self.called.merge(&record.called);
+        self.upkeep.merge(&record.upkeep);
+        if let Some(all) = &mut self.storm {
+            all.merge(&record.storm);
+        }
+        self.lateness.merge(&record.lateness);
+        self.handshakes.merge(&record.handshakes);
+        self.connects.merge(&record.connects);
+        self.started += record.started;
+        self.unsent += record.unsent;
+        self.ended += record.ended;
+        self.failed += record.failed;
+        self.rubbish += record.rubbish;
+        for &(name, count) in &record.negotiated {
+            self.count(name, count);
+        }
+        for &(name, count) in &record.called_tls {
+            add_to(&mut self.called_tls, name, count);
+        }
+    }
+
+    /// Sorts what a worker sent again by whose fault it was.
+    fn merge_retransmissions(&mut self, end: &Final) {
+        let (before, transactions) = (&end.before, &end.transactions);
+        let sent = sum_sent_again(transactions, &end.agents) - before.sent_again();
+        let ours = end.record.ours_late.min(sent);
         // A response that comes again says that the request was not lost: its
         // first answer was late.
         let absorbed = transactions.response_absorbed - before.transactions.response_absorbed;
@@ -264,6 +261,11 @@ impl Ran {
             - before.transactions.request_absorbed
             + end.agents.acks_retransmitted
             - before.agents.acks_retransmitted;
+    }
+
+    /// Counts what else a worker's layers met, by name.
+    fn count_events(&mut self, end: &Final) {
+        let transactions = &end.transactions;
         for (name, count) in [
             ("challenges", end.agents.challenges),
             ("stray_responses", transactions.response_stray),

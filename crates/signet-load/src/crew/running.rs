@@ -222,7 +222,7 @@ impl Ended {
         for (end, name) in self.finals.into_iter().zip(names) {
             let end = end
                 .ok_or_else(|| Failed::Run("a thread of the generator said nothing".to_owned()))?;
-            ran.take(*end, name);
+            ran.take(&end, name);
         }
         Ok(ran)
     }
