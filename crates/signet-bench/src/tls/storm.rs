@@ -114,7 +114,36 @@ fn storm(bench: &mut Bench<'_>, case: &str, resumes: bool) -> Result<(), String>
     } else {
         None
     };
-    let phones_told = phones.stop()?;
+    let outcome = Outcome {
+        calls: calls_told,
+        storm_second,
+        phones: phones.stop()?,
+        refused,
+        restarted,
+    };
+    record(bench, case, count, &outcome)
+}
+
+/// What came of a storm.
+struct Outcome {
+    calls: Told,
+    /// The second of the calls' run in which the phones broke off.
+    storm_second: u64,
+    phones: Told,
+    /// Handshakes that the server refused.
+    refused: u64,
+    /// What [`restart`] gave, where the server was started anew.
+    restarted: Option<(u64, u64, f64)>,
+}
+
+/// Records its figures. It fails if not all the phones came back.
+fn record(
+    bench: &mut Bench<'_>,
+    case: &str,
+    count: usize,
+    outcome: &Outcome,
+) -> Result<(), String> {
+    let Outcome { calls, phones, .. } = outcome;
     let add = |bench: &mut Bench<'_>, what, value: f64, load: Option<Told>| {
         bench.record.add(Figure {
             case: case.to_owned(),
@@ -125,16 +154,16 @@ fn storm(bench: &mut Bench<'_>, case: &str, resumes: bool) -> Result<(), String>
             load,
         });
     };
-    let back_ms = phones_told.counter("storm_connected_last_ms");
-    let (p99_ms, of_seconds) = p99_of_storm(&calls_told, storm_second, back_ms);
-    add(bench, "calls_failed", calls_told.failed as f64, None);
-    add(bench, "setup_p99_ms", p99_ms, Some(calls_told.clone()));
+    let back_ms = phones.counter("storm_connected_last_ms");
+    let (p99_ms, of_seconds) = p99_of_storm(calls, outcome.storm_second, back_ms);
+    add(bench, "calls_failed", calls.failed as f64, None);
+    add(bench, "setup_p99_ms", p99_ms, Some(calls.clone()));
     add(bench, "setup_p99_of_seconds", of_seconds as f64, None);
-    let whole_ms = calls_told.setup_p99_us as f64 / 1e3;
+    let whole_ms = calls.setup_p99_us as f64 / 1e3;
     add(bench, "setup_p99_of_whole_run_ms", whole_ms, None);
-    let max_ms = calls_told.setup_max_us as f64 / 1e3;
+    let max_ms = calls.setup_max_us as f64 / 1e3;
     add(bench, "setup_max_ms", max_ms, None);
-    add(bench, "handshakes_refused", refused as f64, None);
+    add(bench, "handshakes_refused", outcome.refused as f64, None);
     for (what, name) in [
         ("phones_dropped", "storm_dropped"),
         ("phones_resumed", "storm_resumed"),
@@ -144,18 +173,18 @@ fn storm(bench: &mut Bench<'_>, case: &str, resumes: bool) -> Result<(), String>
         ("last_connected_ms", "storm_connected_last_ms"),
         ("last_registered_ms", "storm_registered_last_ms"),
     ] {
-        add(bench, what, phones_told.counter(name) as f64, None);
+        add(bench, what, phones.counter(name) as f64, None);
     }
-    let back = phones_told.counter("storm_resumed") + phones_told.counter("storm_full");
+    let back = phones.counter("storm_resumed") + phones.counter("storm_full");
     if back < count as u64 {
         return Err(format!("only {back} of {count} phones came back"));
     }
-    if let Some((full, resumed, seconds)) = restarted {
+    if let Some((full, resumed, seconds)) = outcome.restarted {
         let share = resumed as f64 * 100.0 / (full + resumed).max(1) as f64;
         add(bench, "resumed_after_restart_percent", share, None);
         add(bench, "all_back_after_restart_s", seconds, None);
-        let before = phones_told.counter("storm_resumed");
-        let by_phones = phones_told.handshakes_resumed.saturating_sub(before);
+        let before = phones.counter("storm_resumed");
+        let by_phones = phones.handshakes_resumed.saturating_sub(before);
         add(
             bench,
             "resumed_after_restart_phones",
