@@ -217,6 +217,128 @@ mod tests {
         How::Blocking { processes, batch }
     }
 
+    fn peaks() -> Vec<PeakRow> {
+        vec![
+            row("grid", blocking(4, 1), 0, 131.0),
+            row("grid", blocking(32, 16), 0, 7_900.0),
+            row("grid", blocking(512, 1), 0, 4_100.0),
+            row("tuner", How::Tuned, 0, 9_000.0),
+            row("tuner", How::Tuned, 1, 9_400.0),
+            row("tuner", How::Tuned, 2, 9_100.0),
+        ]
+    }
+
+    fn delay() -> DelayRow {
+        DelayRow {
+            what: "at 100/s".to_owned(),
+            rate_per_s: 100.0,
+            base_p50_ms: 0.4,
+            setup_p50_ms: 30.9,
+            setup_p99_ms: 31.6,
+            added_p50_ms: 30.5,
+            added_p99_ms: 31.2,
+            remarks: vec!["a <remark>".to_owned()],
+        }
+    }
+
+    fn step() -> StepRow {
+        StepRow {
+            what: "round trip 100 ms".to_owned(),
+            at_s: 30,
+            steady_ms: 30.0,
+            settled_s: None,
+            p50_ms: vec![120.0, 101.0],
+            succeeded: vec![90, 100],
+            failed: 1,
+        }
+    }
+
+    fn outage() -> Outage {
+        Outage {
+            callers: vec![CallersRow {
+                who: "other <users>".to_owned(),
+                rate_per_s: 300.0,
+                served: 30_123,
+                causes: [("status 503".to_owned(), 4_321)].into(),
+                remarks: Vec::new(),
+            }],
+            times: vec![
+                OutageRow {
+                    killed_s: 8.0,
+                    away_s: 4.125,
+                    told_later: 87,
+                    recovered_s: Some(0.234),
+                },
+                OutageRow {
+                    killed_s: 18.0,
+                    away_s: 4.0,
+                    told_later: 0,
+                    recovered_s: None,
+                },
+            ],
+            figures: [("signet_lookups_breaks_total".to_owned(), 12.0)].into(),
+        }
+    }
+
+    fn cost() -> CostRow {
+        CostRow {
+            server: "signet MariaDB".to_owned(),
+            cpu_us_per_call: 55.5,
+            low: 54.0,
+            high: 57.0,
+            repeats: 5,
+            objections: vec!["it moved".to_owned()],
+        }
+    }
+
+    fn prediction() -> ModelRow {
+        ModelRow {
+            what: "2 in flight".to_owned(),
+            unit: "ms".to_owned(),
+            predicted: 10.0,
+            measured: 9.0,
+            low: 8.5,
+            high: 9.5,
+            error: 0.111,
+        }
+    }
+
+    fn timing() -> TimingRow {
+        TimingRow {
+            name: "a user <held>".to_owned(),
+            requests: 20_000,
+            refused: 19_999,
+            quantiles_ms: [30.123, 31.0, 32.0],
+            out_of_order: 0.0123,
+        }
+    }
+
+    fn timing_pair() -> TimingPair {
+        TimingPair {
+            a: "a user <held>".to_owned(),
+            b: "nobody".to_owned(),
+            is_control: true,
+            distance: 0.0077,
+            p_distance: 0.5912,
+            p_rank: 0.4,
+            p_order: 1.0,
+            superiority: 0.5012,
+            differences_us: [[1.0, -4.0, 6.0]; 3],
+        }
+    }
+
+    fn bar() -> Bar {
+        Bar {
+            case: "tuner".to_owned(),
+            what: "of the best pair".to_owned(),
+            value: Some(1.15),
+            limit: 1.0,
+            relation: "at least".to_owned(),
+            verdict: "met".to_owned(),
+            remarks: Vec::new(),
+        }
+    }
+
     fn record() -> Record {
         Record {
             format: "signet-bench-auth".to_owned(),
@@ -226,102 +348,16 @@ mod tests {
                 ..Circumstances::default()
             },
             cores: [("server".to_owned(), "0".to_owned())].into(),
-            peaks: vec![
-                row("grid", blocking(4, 1), 0, 131.0),
-                row("grid", blocking(32, 16), 0, 7_900.0),
-                row("grid", blocking(512, 1), 0, 4_100.0),
-                row("tuner", How::Tuned, 0, 9_000.0),
-                row("tuner", How::Tuned, 1, 9_400.0),
-                row("tuner", How::Tuned, 2, 9_100.0),
-            ],
-            delays: vec![DelayRow {
-                what: "at 100/s".to_owned(),
-                rate_per_s: 100.0,
-                base_p50_ms: 0.4,
-                setup_p50_ms: 30.9,
-                setup_p99_ms: 31.6,
-                added_p50_ms: 30.5,
-                added_p99_ms: 31.2,
-                remarks: vec!["a <remark>".to_owned()],
-            }],
-            steps: vec![StepRow {
-                what: "round trip 100 ms".to_owned(),
-                at_s: 30,
-                steady_ms: 30.0,
-                settled_s: None,
-                p50_ms: vec![120.0, 101.0],
-                succeeded: vec![90, 100],
-                failed: 1,
-            }],
-            outage: Some(Outage {
-                callers: vec![CallersRow {
-                    who: "other <users>".to_owned(),
-                    rate_per_s: 300.0,
-                    served: 30_123,
-                    causes: [("status 503".to_owned(), 4_321)].into(),
-                    remarks: Vec::new(),
-                }],
-                times: vec![
-                    OutageRow {
-                        killed_s: 8.0,
-                        away_s: 4.125,
-                        told_later: 87,
-                        recovered_s: Some(0.234),
-                    },
-                    OutageRow {
-                        killed_s: 18.0,
-                        away_s: 4.0,
-                        told_later: 0,
-                        recovered_s: None,
-                    },
-                ],
-                figures: [("signet_lookups_breaks_total".to_owned(), 12.0)].into(),
-            }),
-            costs: vec![CostRow {
-                server: "signet MariaDB".to_owned(),
-                cpu_us_per_call: 55.5,
-                low: 54.0,
-                high: 57.0,
-                repeats: 5,
-                objections: vec!["it moved".to_owned()],
-            }],
-            model: vec![ModelRow {
-                what: "2 in flight".to_owned(),
-                unit: "ms".to_owned(),
-                predicted: 10.0,
-                measured: 9.0,
-                low: 8.5,
-                high: 9.5,
-                error: 0.111,
-            }],
-            timing: vec![TimingRow {
-                name: "a user <held>".to_owned(),
-                requests: 20_000,
-                refused: 19_999,
-                quantiles_ms: [30.123, 31.0, 32.0],
-                out_of_order: 0.0123,
-            }],
-            timing_pairs: vec![TimingPair {
-                a: "a user <held>".to_owned(),
-                b: "nobody".to_owned(),
-                is_control: true,
-                distance: 0.0077,
-                p_distance: 0.5912,
-                p_rank: 0.4,
-                p_order: 1.0,
-                superiority: 0.5012,
-                differences_us: [[1.0, -4.0, 6.0]; 3],
-            }],
+            peaks: peaks(),
+            delays: vec![delay()],
+            steps: vec![step()],
+            outage: Some(outage()),
+            costs: vec![cost()],
+            model: vec![prediction()],
+            timing: vec![timing()],
+            timing_pairs: vec![timing_pair()],
             aims: Aims {
-                bars: vec![Bar {
-                    case: "tuner".to_owned(),
-                    what: "of the best pair".to_owned(),
-                    value: Some(1.15),
-                    limit: 1.0,
-                    relation: "at least".to_owned(),
-                    verdict: "met".to_owned(),
-                    remarks: Vec::new(),
-                }],
+                bars: vec![bar()],
                 failures: Vec::new(),
             },
             ..Record::default()
