@@ -108,56 +108,10 @@ impl World {
             all_addrs,
             plan.workers,
         );
-        let is_dutiful = plan.weather.loss == 0
-            && plan.weather.breakage == 0
-            && plan.store.failure == 0
-            && plan.deaths == 0
-            && (plan.restarts == 0 || plan.hostility.is_some())
-            && plan.store.full == 0
-            && plan.nat.is_none_or(|nat| nat.is_kept_open());
-        let mut hosts: Vec<Host> = addrs
-            .iter()
-            .enumerate()
-            .map(|(n, &addr)| {
-                let uses_streams = dice.thousandths(plan.streams);
-                let translation = plan.nat.filter(|_| !uses_streams);
-                // Behind a translation it knows itself by another address.
-                let own = match translation {
-                    Some(translation) => {
-                        network.translate(n, translation);
-                        SocketAddr::from(([192, 168, 0, n as u8 + 1], 5060))
-                    }
-                    None => addr,
-                };
-                Host::new(plan.seed, n, own, server_addr, uses_streams, is_dutiful)
-            })
-            .collect();
-        for (user, name) in users.iter().enumerate() {
-            for _ in 0..dice.between(1, 2) {
-                let at = dice.below(hosts.len() as u64) as usize;
-                if let Some(host) = hosts.get_mut(at) {
-                    let conn = if host.uses_streams {
-                        network.open(at)
-                    } else {
-                        ConnId::NONE
-                    };
-                    host.add_phone(user, name, conn);
-                }
-            }
-        }
-        let impostors = plan.distance.map_or(0, |distance| distance.impostors);
-        let mut far = Dice::new(plan.seed, 10);
-        for _ in 0..impostors {
-            let user = far.below(users.len() as u64) as usize;
-            let at = far.below(hosts.len() as u64) as usize;
-            if let (Some(host), Some(name)) = (hosts.get_mut(at), users.get(user)) {
-                let conn = match host.uses_streams {
-                    true => network.open(at),
-                    false => ConnId::NONE,
-                };
-                host.add_impostor(user, name, conn);
-            }
-        }
+        let is_dutiful = nothing_goes_wrong(plan);
+        let mut hosts = hosts_of(plan, &addrs, is_dutiful, &mut dice, &mut network);
+        add_phones(&mut hosts, &users, &mut dice, &mut network);
+        add_impostors(plan, &mut hosts, &users, &mut network);
         for host in &mut hosts {
             host.counts_on_friends = plan.hostility.is_some() && plan.restarts == 0;
             host.strangers = match plan.hostility {
@@ -188,28 +142,33 @@ impl World {
             over_ms: 0,
         };
         world.audit.has_engines = plan.media.is_some();
-        for host in 0..world.hosts.len() {
-            for phone in 0..world.hosts.get(host).map_or(0, |host| host.phones.len()) {
-                let at_ms = world.dice.below(5_000);
-                world.plan_for(at_ms, Due::Person(host, Act::Register(phone)));
+        world.begin();
+        world
+    }
+
+    /// Plans what is due without anybody's doing: registrations, calls and misfortunes.
+    fn begin(&mut self) {
+        for host in 0..self.hosts.len() {
+            for phone in 0..self.hosts.get(host).map_or(0, |host| host.phones.len()) {
+                let at_ms = self.dice.below(5_000);
+                self.plan_for(at_ms, Due::Person(host, Act::Register(phone)));
             }
         }
-        for addr in world.others.iter().flat_map(Others::addrs) {
-            world.audit.distrust(addr);
+        for addr in self.others.iter().flat_map(Others::addrs) {
+            self.audit.distrust(addr);
         }
-        world.plan_for(WARM_UP_MS, Due::NextCall(0));
-        world.begin_others(WARM_UP_MS);
-        let span_ms = plan.calls * plan.call_interval_ms + 10_000;
-        world.begin_carrier(WARM_UP_MS, span_ms);
-        for _ in 0..plan.restarts {
-            let at_ms = WARM_UP_MS + world.dice.below(span_ms);
-            world.plan_for(at_ms, Due::Operator(Order::Kill));
+        self.plan_for(WARM_UP_MS, Due::NextCall(0));
+        self.begin_others(WARM_UP_MS);
+        let span_ms = self.plan.calls * self.plan.call_interval_ms + 10_000;
+        self.begin_carrier(WARM_UP_MS, span_ms);
+        for _ in 0..self.plan.restarts {
+            let at_ms = WARM_UP_MS + self.dice.below(span_ms);
+            self.plan_for(at_ms, Due::Operator(Order::Kill));
         }
-        for generation in 1..=plan.reloads {
-            let at_ms = WARM_UP_MS + world.dice.below(span_ms);
-            world.plan_for(at_ms, Due::Operator(Order::Reload(generation)));
+        for generation in 1..=self.plan.reloads {
+            let at_ms = WARM_UP_MS + self.dice.below(span_ms);
+            self.plan_for(at_ms, Due::Operator(Order::Reload(generation)));
         }
-        world
     }
 
     fn plan_for(&mut self, at_ms: u64, due: Due) {
@@ -541,5 +500,78 @@ impl World {
             virtual_ms: self.now_ms,
             ..audit
         })
+    }
+}
+
+/// Whether nothing goes wrong in a world of that plan by itself; some may mean harm.
+fn nothing_goes_wrong(plan: &Plan) -> bool {
+    plan.weather.loss == 0
+        && plan.weather.breakage == 0
+        && plan.store.failure == 0
+        && plan.deaths == 0
+        && (plan.restarts == 0 || plan.hostility.is_some())
+        && plan.store.full == 0
+        && plan.nat.is_none_or(|nat| nat.is_kept_open())
+}
+
+/// The hosts, without phones yet.
+fn hosts_of(
+    plan: &Plan,
+    addrs: &[SocketAddr],
+    is_dutiful: bool,
+    dice: &mut Dice,
+    network: &mut Network,
+) -> Vec<Host> {
+    let server = SocketAddr::from(SERVER);
+    addrs
+        .iter()
+        .enumerate()
+        .map(|(n, &addr)| {
+            let uses_streams = dice.thousandths(plan.streams);
+            let translation = plan.nat.filter(|_| !uses_streams);
+            // Behind a translation it knows itself by another address.
+            let own = match translation {
+                Some(translation) => {
+                    network.translate(n, translation);
+                    SocketAddr::from(([192, 168, 0, n as u8 + 1], 5060))
+                }
+                None => addr,
+            };
+            Host::new(plan.seed, n, own, server, uses_streams, is_dutiful)
+        })
+        .collect()
+}
+
+/// Gives each user one phone or two, anywhere.
+fn add_phones(hosts: &mut [Host], users: &[String], dice: &mut Dice, network: &mut Network) {
+    for (user, name) in users.iter().enumerate() {
+        for _ in 0..dice.between(1, 2) {
+            let at = dice.below(hosts.len() as u64) as usize;
+            if let Some(host) = hosts.get_mut(at) {
+                let conn = if host.uses_streams {
+                    network.open(at)
+                } else {
+                    ConnId::NONE
+                };
+                host.add_phone(user, name, conn);
+            }
+        }
+    }
+}
+
+/// Gives those phones who would like to be a user.
+fn add_impostors(plan: &Plan, hosts: &mut [Host], users: &[String], network: &mut Network) {
+    let impostors = plan.distance.map_or(0, |distance| distance.impostors);
+    let mut far = Dice::new(plan.seed, 10);
+    for _ in 0..impostors {
+        let user = far.below(users.len() as u64) as usize;
+        let at = far.below(hosts.len() as u64) as usize;
+        if let (Some(host), Some(name)) = (hosts.get_mut(at), users.get(user)) {
+            let conn = match host.uses_streams {
+                true => network.open(at),
+                false => ConnId::NONE,
+            };
+            host.add_impostor(user, name, conn);
+        }
     }
 }
