@@ -85,18 +85,7 @@ pub(crate) fn set_up(args: &Args) -> Result<Setup, Refusal> {
         }
         None => (None, None),
     };
-    if program.sends_first() && remote.is_none() {
-        return Err(Refusal::fatal(
-            "the scenario begins with a message to send: give the remote host",
-        ));
-    }
-    if args.send_to.is_some() && program.role() == Role::Server && args.transport != Transport::Udp
-    {
-        return Err(Refusal::mistake(
-            "-rsa is not covered on the called side over TCP and TLS: what it sends goes back \
-             on the connection of its call",
-        ));
-    }
+    check_ends(args, &program)?;
     let send_to = match &args.send_to {
         Some(text) => Some(resolve(text, local_ip)?.1),
         None => remote,
@@ -123,8 +112,6 @@ pub(crate) fn set_up(args: &Args) -> Result<Setup, Refusal> {
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(0));
     let settings = Settings {
-        service: args.service.clone().into_bytes(),
-        remote_host: args.remote.as_deref().map_or_else(String::new, host_of),
         remote,
         answers_to: send_to.filter(|_| program.role() == Role::Server && sends_there),
         locals: locals.clone(),
@@ -136,9 +123,49 @@ pub(crate) fn set_up(args: &Args) -> Result<Setup, Refusal> {
             _ => args.ip_field.filter(|_| locals.len() > 1),
         },
         media_ip,
+        pid: std::process::id(),
+        seed: getrandom::u64().unwrap_or(start_unix_us),
+        epoch_unix_us: start_unix_us,
+        ..settings_of(args)
+    };
+    Ok(Setup {
+        began,
+        start_unix_us,
+        calls: Calls::new(program, settings, files, &args.set),
+        sockets,
+        net,
+        locals,
+        send_to,
+        twins,
+        tls_name: tls_name.map(|host| host.as_str().into()),
+        warnings,
+    })
+}
+
+/// What the scenario sends must have somewhere to go, by a way that is covered.
+fn check_ends(args: &Args, program: &Program) -> Result<(), Refusal> {
+    if program.sends_first() && args.remote.is_none() {
+        return Err(Refusal::fatal(
+            "the scenario begins with a message to send: give the remote host",
+        ));
+    }
+    if args.send_to.is_some() && program.role() == Role::Server && args.transport != Transport::Udp
+    {
+        return Err(Refusal::mistake(
+            "-rsa is not covered on the called side over TCP and TLS: what it sends goes back \
+             on the connection of its call",
+        ));
+    }
+    Ok(())
+}
+
+/// What the calls go by as far as the command line alone says it.
+fn settings_of(args: &Args) -> Settings {
+    Settings {
+        service: args.service.clone().into_bytes(),
+        remote_host: args.remote.as_deref().map_or_else(String::new, host_of),
         media_port: args.media_port,
         transport: args.transport,
-        pid: std::process::id(),
         users: args.users,
         pause_ms: args.pause_ms,
         base_cseq: args.base_cseq,
@@ -160,23 +187,9 @@ pub(crate) fn set_up(args: &Args) -> Result<Setup, Refusal> {
         slashes_plain: args.slashes_plain,
         dead_call_ms: args.dead_call_ms,
         dynamic_id: args.dynamic_id,
-        seed: getrandom::u64().unwrap_or(start_unix_us),
-        epoch_unix_us: start_unix_us,
         tells_rtts: args.traces.rtt,
         ..Settings::default()
-    };
-    Ok(Setup {
-        began,
-        start_unix_us,
-        calls: Calls::new(program, settings, files, &args.set),
-        sockets,
-        net,
-        locals,
-        send_to,
-        twins,
-        tls_name: tls_name.map(|host| host.as_str().into()),
-        warnings,
-    })
+    }
 }
 
 /// Reads the scenario and its files.
