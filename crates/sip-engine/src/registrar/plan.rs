@@ -13,6 +13,7 @@ use crate::aor;
 use crate::location::Entry;
 use crate::nat::datagrams_back;
 use crate::refusal::{Reason, StatusLine};
+use crate::settings::RegistrarSettings;
 
 /// Option tags that Require may hold.
 pub(super) const SUPPORTED: [&str; 2] = ["path", "outbound"];
@@ -255,17 +256,7 @@ fn plan_contacts(
             return Err(Refused::Malformed("Contact Header Malformed"));
         };
         let asked = Asked::new(&contact, &flows)?;
-        let requested_s = requested_s(
-            rules.expires_default_s,
-            &registration.request,
-            contact.expires_s,
-        );
-        // RFC 3261 10.3: "If and only if the requested expiration interval is greater than zero AND smaller
-        // than one hour AND less than a registrar-configured minimum, the registrar MAY reject the
-        // registration with a response of 423 (Interval Too Brief)."
-        if requested_s > 0 && requested_s < 3_600 && requested_s < rules.expires_min_s {
-            return Err(Refused::TooBrief);
-        }
+        let requested_s = requested_s(rules, &registration.request, contact.expires_s)?;
         let existing = planned
             .entries
             .iter()
@@ -351,14 +342,26 @@ fn makes_room(cx: &RegistrarContext<'_>, aor: &[u8]) -> bool {
     }
 }
 
-fn requested_s(default_s: u32, request: &Message, contact_s: Option<u32>) -> u32 {
+/// The interval that is asked for, unless it is too brief.
+fn requested_s(
+    rules: &RegistrarSettings,
+    request: &Message,
+    contact_s: Option<u32>,
+) -> Result<u32, Refused> {
     // RFC 3261 10.3: "If the field value has an "expires" parameter, that value MUST be taken as the
     // requested expiration."
     // RFC 3261 10.3: "If there is no such parameter, but the request has an Expires header field, that
     // value MUST be taken as the requested expiration."
     // RFC 3261 10.3: "If there is neither, a locally-configured default value MUST be taken as the
     // requested expiration."
-    contact_s
+    let requested_s = contact_s
         .or_else(|| request.expires_s())
-        .unwrap_or(default_s)
+        .unwrap_or(rules.expires_default_s);
+    // RFC 3261 10.3: "If and only if the requested expiration interval is greater than zero AND smaller
+    // than one hour AND less than a registrar-configured minimum, the registrar MAY reject the
+    // registration with a response of 423 (Interval Too Brief)."
+    if requested_s > 0 && requested_s < 3_600 && requested_s < rules.expires_min_s {
+        return Err(Refused::TooBrief);
+    }
+    Ok(requested_s)
 }
