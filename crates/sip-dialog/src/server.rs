@@ -116,15 +116,7 @@ impl UserAgents {
         // present." and "Each option tag defines a SIP extension that MUST be understood to process the
         // request."
         if request.has(HeaderName::Require) {
-            // RFC 3261 8.2.2.3: "If a UAS does not understand an option-tag listed in a Require header
-            // field, it MUST respond by generating a response with status code 420 (Bad Extension).  The UAS
-            // MUST add an Unsupported header field, and list in it those options it does not understand
-            // amongst those in the Require header field of the request."
-            self.answer_with(now_ms, server, &request, 420, out, |w| {
-                for field in request.fields_of(HeaderName::Require) {
-                    w.header("Unsupported", field.value);
-                }
-            });
+            self.refuse_extensions(now_ms, server, &request, out);
             return Some(request);
         }
         // RFC 3261 15.1.2: "A UAS core receiving a BYE request for an existing dialog MUST follow the
@@ -152,36 +144,62 @@ impl UserAgents {
                 self.counters.full += 1;
                 self.refuse(now_ms, server, &request, 503, out);
             }
-            _ => {
-                let is_message = method == Method::Message;
-                if is_message
-                    && self
-                        .open_body(now_ms, server, agent, &request, out)
-                        .is_err()
-                {
-                    return Some(request);
-                }
-                let allowed = allow(&self.config);
-                let accepted = self.accepted(agent);
-                self.answer_with(now_ms, server, &request, 200, out, |w| {
-                    if method == Method::Options {
-                        // RFC 3261 11.2: "Allow, Accept, Accept-Encoding, Accept-Language, and Supported header
-                        // fields SHOULD be present in a 200 (OK) response to an OPTIONS request."
-                        w.header("Allow", allowed);
-                        w.header("Accept", accepted);
-                        w.header("Supported", b"");
-                    }
-                    if method == Method::Register {
-                        write_bindings(w, &request);
-                    }
-                });
-                self.push(Event::Received {
-                    agent: AgentKey(agent),
-                    method,
-                });
-            }
+            _ => self.take_other(now_ms, server, agent, &request, out),
         }
         Some(request)
+    }
+
+    /// A request that begins and ends nothing: it is answered by 200.
+    fn take_other(
+        &mut self,
+        now_ms: u64,
+        server: ServerId,
+        agent: Key,
+        request: &Message,
+        out: &mut Outbox,
+    ) {
+        let method = request.method();
+        if method == Method::Message && self.open_body(now_ms, server, agent, request, out).is_err()
+        {
+            return;
+        }
+        let allowed = allow(&self.config);
+        let accepted = self.accepted(agent);
+        self.answer_with(now_ms, server, request, 200, out, |w| {
+            if method == Method::Options {
+                // RFC 3261 11.2: "Allow, Accept, Accept-Encoding, Accept-Language, and Supported header
+                // fields SHOULD be present in a 200 (OK) response to an OPTIONS request."
+                w.header("Allow", allowed);
+                w.header("Accept", accepted);
+                w.header("Supported", b"");
+            }
+            if method == Method::Register {
+                write_bindings(w, request);
+            }
+        });
+        self.push(Event::Received {
+            agent: AgentKey(agent),
+            method,
+        });
+    }
+
+    /// Refuses what asks for an extension: there is none here.
+    fn refuse_extensions(
+        &mut self,
+        now_ms: u64,
+        server: ServerId,
+        request: &Message,
+        out: &mut Outbox,
+    ) {
+        // RFC 3261 8.2.2.3: "If a UAS does not understand an option-tag listed in a Require header
+        // field, it MUST respond by generating a response with status code 420 (Bad Extension).  The UAS
+        // MUST add an Unsupported header field, and list in it those options it does not understand
+        // amongst those in the Require header field of the request."
+        self.answer_with(now_ms, server, request, 420, out, |w| {
+            for field in request.fields_of(HeaderName::Require) {
+                w.header("Unsupported", field.value);
+            }
+        });
     }
 
     /// Answers with a status and nothing else.
