@@ -8,7 +8,7 @@ use sip_msg::ListenerId;
 use crate::calendar::Moment;
 use crate::scan;
 use crate::settings::ip_text;
-use crate::template::{Login, Part, Template};
+use crate::template::{FieldPart, Login, Part, Template};
 use crate::value::{Scopes, read_number};
 
 use super::Core;
@@ -84,20 +84,7 @@ impl Core {
             Part::Text(_) | Part::Constant(_) => {}
             Part::CallNumber => number(call.number, out),
             Part::CallId => out.extend_from_slice(&call.id),
-            Part::Branch(offset) => {
-                // SIPp's own form, so that messages compare.
-                out.extend_from_slice(b"z9hG4bK-");
-                number(u64::from(self.settings.pid), out);
-                out.push(b'-');
-                number(call.number, out);
-                out.push(b'-');
-                // A text has that of the message before the step at which the call stands.
-                let step = match step {
-                    NO_MESSAGE => i64::from(call.step) - 1,
-                    step => step,
-                };
-                signed(step.saturating_add(*offset), out);
-            }
+            Part::Branch(offset) => self.write_branch(call, step, *offset, out),
             Part::Cseq(offset) => signed(i64::from(call.cseq).saturating_add(*offset), out),
             Part::LastCseqNumber(offset) => {
                 let (cseq, _) = scan::split_cseq(
@@ -148,28 +135,10 @@ impl Core {
             Part::NextUrl => out.extend_from_slice(&call.next_url),
             Part::Variable(variable) => self.scopes(call).get(*variable).write(out),
             Part::Field(field) => {
-                let line = match &field.line {
-                    None => call.lines.get(usize::from(field.file)).copied(),
-                    Some(template) => {
-                        let mut text = std::mem::take(&mut self.scratch);
-                        text.clear();
-                        self.render(call, template, NO_MESSAGE, &mut text);
-                        let line = line_number(&text);
-                        if line.is_none() {
-                            let text = String::from_utf8_lossy(&text);
-                            let why = format!("{text:?} is no number of a line of a [field]");
-                            self.complaint = Some(why);
-                        }
-                        self.scratch = text;
-                        line.flatten()
-                    }
-                };
-                if let (Some(line), Some(file)) = (line, self.files.get(usize::from(field.file))) {
-                    let from = out.len();
-                    file.write_field(line, usize::from(field.column), out);
-                    if later.injected.is_none() {
-                        later.injected = injected(out, from);
-                    }
+                let from = out.len();
+                self.write_field(call, field, out);
+                if later.injected.is_none() {
+                    later.injected = injected(out, from);
                 }
             }
             Part::Fill(text, variable) => {
@@ -185,6 +154,44 @@ impl Core {
             Part::UserId => number(u64::from(call.user.unwrap_or(0)), out),
             Part::DynamicId => number(u64::from(self.next_dynamic_id()), out),
             Part::Authentication(login) => later.login = Some((out.len(), login)),
+        }
+    }
+
+    /// SIPp's own form, so that messages compare.
+    fn write_branch(&self, call: &Call, step: i64, offset: i64, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"z9hG4bK-");
+        number(u64::from(self.settings.pid), out);
+        out.push(b'-');
+        number(call.number, out);
+        out.push(b'-');
+        // A text has that of the message before the step at which the call stands.
+        let step = match step {
+            NO_MESSAGE => i64::from(call.step) - 1,
+            step => step,
+        };
+        signed(step.saturating_add(offset), out);
+    }
+
+    /// A field of the call's line, or of the line that a text names.
+    fn write_field(&mut self, call: &mut Call, field: &FieldPart, out: &mut Vec<u8>) {
+        let line = match &field.line {
+            None => call.lines.get(usize::from(field.file)).copied(),
+            Some(template) => {
+                let mut text = std::mem::take(&mut self.scratch);
+                text.clear();
+                self.render(call, template, NO_MESSAGE, &mut text);
+                let line = line_number(&text);
+                if line.is_none() {
+                    let text = String::from_utf8_lossy(&text);
+                    let why = format!("{text:?} is no number of a line of a [field]");
+                    self.complaint = Some(why);
+                }
+                self.scratch = text;
+                line.flatten()
+            }
+        };
+        if let (Some(line), Some(file)) = (line, self.files.get(usize::from(field.file))) {
+            file.write_field(line, usize::from(field.column), out);
         }
     }
 
