@@ -88,13 +88,7 @@ impl Server {
         let control = Arc::new(Control::new(workers));
 
         let (mut net_config, budget) = bounds(&config, &planned, workers, open_files)?;
-        net_config.client_tls = Some(identity.client.clone());
-        let peers = &identity.peers.tls;
-        net_config.peers = Some(peers.clone());
-        net_config.handshakes = Some(handshakes.clone());
-        let uses_aliases = config.connections.alias;
-        net_config.aliases =
-            uses_aliases.then(|| Arc::new(Aliases::new(ALIASES_MAX, peers.clone())));
+        speak_tls(&mut net_config, &config, &identity, &handshakes);
         let peer_names = Arc::new(Mutex::new(Arc::new(setup::peer_names(&config))));
         let nets = nets(&net_config, sockets, &peer_names)?;
         let mailboxes: Vec<Arc<Mailbox>> = nets
@@ -104,31 +98,27 @@ impl Server {
         control.set_mailboxes(mailboxes.clone());
 
         let engines: Arc<SharedEngines> = Arc::default();
-        let severities: Severities = (0..workers).map(|_| AtomicU32::new(0)).collect();
         let shard_key = random()?;
-        let mut threads = Vec::with_capacity(workers);
-        for (index, net) in nets.into_iter().enumerate() {
-            let parts = Parts {
-                index,
-                shard: Shard::new(settings.clone(), shared.clone(), Seed(random()?)),
-                limits: settings.limits,
-                mailboxes: mailboxes.clone(),
-                shard_key,
-                store: store.client(net.waker())?,
-                resolver: Resolver(dns.client(net.waker())),
-                hook: hook.client(net.waker()),
-                media: media_client(&settings, &engines, index, workers)?,
-                control: control.clone(),
-                trace: tracer.for_worker(),
-                records: recorder.for_worker(),
-                memory: Share::new(budget.clone()),
-                uses_aliases,
-                queue_ms_max: config.bounds.queue_ms_max,
-                severities: severities.clone(),
-                guard: shared.guard.clone(),
-            };
-            threads.push(spawn(net, parts, config.pin)?);
-        }
+        let common = Common {
+            config: &config,
+            workers,
+            settings: &settings,
+            shared: &shared,
+            mailboxes: &mailboxes,
+            shard_key,
+            store: &store,
+            dns: &dns,
+            hook: &hook,
+            engines: &engines,
+            control: &control,
+            tracer: &tracer,
+            recorder: &recorder,
+            budget: &budget,
+            severities: (0..workers).map(|_| AtomicU32::new(0)).collect(),
+        };
+        let threads = (nets.into_iter().enumerate())
+            .map(|(index, net)| common.start_worker(index, net))
+            .collect::<Result<Vec<_>, _>>()?;
 
         if let Some(first) = domains.first() {
             data.keep_domain(first)?;
@@ -184,6 +174,51 @@ impl Server {
             is_reload_due: false,
             are_domains_due: false,
         })
+    }
+}
+
+/// What every worker is given its part of.
+struct Common<'a> {
+    config: &'a Config,
+    workers: usize,
+    settings: &'a Arc<Settings>,
+    shared: &'a Arc<Shared>,
+    mailboxes: &'a [Arc<Mailbox>],
+    shard_key: [u8; 16],
+    store: &'a Store,
+    dns: &'a DnsThread,
+    hook: &'a HookDesk,
+    engines: &'a Arc<SharedEngines>,
+    control: &'a Arc<Control>,
+    tracer: &'a Tracer,
+    recorder: &'a Recorder,
+    budget: &'a Arc<Budget>,
+    severities: Severities,
+}
+
+impl Common<'_> {
+    fn start_worker(&self, index: usize, net: Sockets) -> Result<JoinHandle<()>, Error> {
+        let (settings, shared) = (self.settings, self.shared);
+        let parts = Parts {
+            index,
+            shard: Shard::new(settings.clone(), shared.clone(), Seed(random()?)),
+            limits: settings.limits,
+            mailboxes: self.mailboxes.to_vec(),
+            shard_key: self.shard_key,
+            store: self.store.client(net.waker())?,
+            resolver: Resolver(self.dns.client(net.waker())),
+            hook: self.hook.client(net.waker()),
+            media: media_client(settings, self.engines, index, self.workers)?,
+            control: self.control.clone(),
+            trace: self.tracer.for_worker(),
+            records: self.recorder.for_worker(),
+            memory: Share::new(self.budget.clone()),
+            uses_aliases: self.config.connections.alias,
+            queue_ms_max: self.config.bounds.queue_ms_max,
+            severities: self.severities.clone(),
+            guard: shared.guard.clone(),
+        };
+        spawn(net, parts, self.config.pin)
     }
 }
 
@@ -294,6 +329,21 @@ fn bounds(
         "bounds"
     );
     Ok((net_config, budget))
+}
+
+/// Gives the sockets what TLS needs, and a memory of the connections that are used again.
+fn speak_tls(
+    net: &mut NetConfig,
+    config: &Config,
+    identity: &Identity,
+    handshakes: &HandshakePool,
+) {
+    let peers = &identity.peers.tls;
+    net.client_tls = Some(identity.client.clone());
+    net.peers = Some(peers.clone());
+    net.handshakes = Some(handshakes.clone());
+    let aliases = || Arc::new(Aliases::new(ALIASES_MAX, peers.clone()));
+    net.aliases = config.connections.alias.then(aliases);
 }
 
 /// The sockets of each worker.
