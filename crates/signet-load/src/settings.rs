@@ -323,27 +323,33 @@ impl Settings {
             && self.schedule.is_some()
             && !uri.is_empty()
         {
-            let called = sip_msg::Uri::parse(uri.as_bytes()).filter(|uri| uri.is_sip());
-            let Some(called) = called else {
-                return Err(format!(
-                    "'{uri}' is no SIP URI; write --called sip:bob@example.org"
-                ));
-            };
-            if called.has_param("method") {
-                return Err(format!("'{uri}' names a method; leave that parameter out"));
-            }
-            let has_tls = self.transport().is_some_and(Transport::is_secure);
-            if called.scheme == sip_msg::uri::Scheme::Sips && !has_tls {
-                return Err(format!(
-                    "'{uri}' may be called over TLS alone; write --transport tls, or sip: for sips:"
-                ));
-            }
+            self.check_called(uri)?;
         }
         self.websocket_request()?;
         if self.lifetime == Lifetime::Calls(0) {
             return Err(
                 "a connection serves at least one call; write --connection per-call".to_owned(),
             );
+        }
+        Ok(())
+    }
+
+    /// Says why that URI cannot be called over this transport.
+    fn check_called(&self, uri: &str) -> Result<(), String> {
+        let called = sip_msg::Uri::parse(uri.as_bytes()).filter(|uri| uri.is_sip());
+        let Some(called) = called else {
+            return Err(format!(
+                "'{uri}' is no SIP URI; write --called sip:bob@example.org"
+            ));
+        };
+        if called.has_param("method") {
+            return Err(format!("'{uri}' names a method; leave that parameter out"));
+        }
+        let has_tls = self.transport().is_some_and(Transport::is_secure);
+        if called.scheme == sip_msg::uri::Scheme::Sips && !has_tls {
+            return Err(format!(
+                "'{uri}' may be called over TLS alone; write --transport tls, or sip: for sips:"
+            ));
         }
         Ok(())
     }
