@@ -32,7 +32,7 @@ use wheel::Wheel;
 
 use crate::clock::{Clock, NS_PER_MS, to_ms};
 use crate::mix::Dealer;
-use crate::settings::Lifetime;
+use crate::settings::{Lifetime, Settings};
 use crate::smime::now_unix_s;
 use crate::tls::Client;
 pub(crate) use ending::Sent;
@@ -206,22 +206,7 @@ impl Worker {
         let settings = &shared.settings;
         let clock = shared.clock;
         let now_ms = to_ms(clock.now_ns());
-        let [hash_key, branch_key, key] = keys;
-        let mut config = Config::new(hash_key, branch_key, key);
-        config.transactions.timers = settings.timers;
-        config.transactions.client_max = 1 << 22;
-        config.transactions.server_max = 1 << 22;
-        config.calls_max = settings.jobs_max;
-        config.requests_max = settings.jobs_max;
-        config.setup_timeout_ms =
-            u64::try_from(settings.answer_timeout.as_millis()).unwrap_or(u64::MAX);
-        config.credentials_first = settings.credentials_first;
-        config.linger = false;
-        config.keep_answers_ms = Some(settings.timers.t4_ms);
-        config.always_proxy = !settings.follow_routes;
-        config.is_registrar = settings.answering.is_registrar;
-        config.user_agent = "signet-load".to_owned();
-        let mut agents = UserAgents::new(config, now_ms);
+        let mut agents = UserAgents::new(agents_config(settings, keys), now_ms);
         agents.set_wall_clock(now_ms, now_unix_s());
         agents.reserve(calls_at_once(settings, &role));
         let seats = Seats::new(setup::seat_count(settings, &role));
@@ -536,4 +521,24 @@ impl Worker {
             .as_ref()
             .is_some_and(|target| target.transport != Transport::Udp)
     }
+}
+
+/// What the agents of a worker go by.
+fn agents_config(settings: &Settings, keys: [[u8; 16]; 3]) -> Config {
+    let [hash_key, branch_key, key] = keys;
+    let mut config = Config::new(hash_key, branch_key, key);
+    config.transactions.timers = settings.timers;
+    config.transactions.client_max = 1 << 22;
+    config.transactions.server_max = 1 << 22;
+    config.calls_max = settings.jobs_max;
+    config.requests_max = settings.jobs_max;
+    config.setup_timeout_ms =
+        u64::try_from(settings.answer_timeout.as_millis()).unwrap_or(u64::MAX);
+    config.credentials_first = settings.credentials_first;
+    config.linger = false;
+    config.keep_answers_ms = Some(settings.timers.t4_ms);
+    config.always_proxy = !settings.follow_routes;
+    config.is_registrar = settings.answering.is_registrar;
+    config.user_agent = "signet-load".to_owned();
+    config
 }
