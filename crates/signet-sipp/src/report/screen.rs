@@ -156,61 +156,66 @@ impl Frame {
             stats.get(Counter::DeadCallMessages),
             stats.get(Counter::OutOfCallMessages)
         )?;
-        writeln!(
-            out,
-            "                                 Messages  Retrans   Timeout   Unexpected-Msg"
-        )?;
-        for (index, counts) in stats.steps.iter().enumerate() {
-            let label = calls.program().step_label(index);
-            if label.is_hidden || index >= calls.program().step_count() {
-                continue;
-            }
-            let name = label.display.unwrap_or(&label.name);
-            let rtd = match (label.starts_rtd, label.stops_rtd) {
-                (_, Some(name)) => format!("E-RTD{name}"),
-                (Some(name), None) => format!("B-RTD{name}"),
-                (None, None) => String::new(),
-            };
-            match label.kind {
-                StepKind::Send => {
-                    let timeouts = if label.retransmits {
-                        counts.timeouts.to_string()
-                    } else {
-                        String::new()
-                    };
-                    writeln!(
-                        out,
-                        "  {name:>10} ---------->  {rtd:<6} {:<9} {:<9} {timeouts}",
-                        counts.done, counts.retransmitted
-                    )?;
-                }
-                StepKind::Recv => writeln!(
-                    out,
-                    "  {name:>10} <----------  {rtd:<6} {:<9} {:<9} {:<9} {}",
-                    counts.done, counts.retransmitted, counts.timeouts, counts.unexpected
-                )?,
-                StepKind::Pause => writeln!(
-                    out,
-                    "  {name:>10} [{:>7}]            {:<29} {}",
-                    counts.sessions, counts.done, counts.unexpected
-                )?,
-                StepKind::SendCommand | StepKind::ReceiveCommand => {
-                    let how = if label.kind == StepKind::SendCommand {
-                        "Sent"
-                    } else {
-                        "Received"
-                    };
-                    let name = format!("[ {how} Command ]");
-                    writeln!(out, "  {name:>23}        {}", counts.done)?;
-                }
-                StepKind::Nop => writeln!(out, "  {name:>10}")?,
-            }
-            if label.crlf {
-                writeln!(out)?;
-            }
-        }
-        Ok(())
+        steps(out, calls)
     }
+}
+
+/// A line for each step of the scenario.
+fn steps(out: &mut String, calls: &Calls) -> std::fmt::Result {
+    writeln!(
+        out,
+        "                                 Messages  Retrans   Timeout   Unexpected-Msg"
+    )?;
+    for (index, counts) in calls.stats().steps.iter().enumerate() {
+        let label = calls.program().step_label(index);
+        if label.is_hidden || index >= calls.program().step_count() {
+            continue;
+        }
+        let name = label.display.unwrap_or(&label.name);
+        let rtd = match (label.starts_rtd, label.stops_rtd) {
+            (_, Some(name)) => format!("E-RTD{name}"),
+            (Some(name), None) => format!("B-RTD{name}"),
+            (None, None) => String::new(),
+        };
+        match label.kind {
+            StepKind::Send => {
+                let timeouts = if label.retransmits {
+                    counts.timeouts.to_string()
+                } else {
+                    String::new()
+                };
+                writeln!(
+                    out,
+                    "  {name:>10} ---------->  {rtd:<6} {:<9} {:<9} {timeouts}",
+                    counts.done, counts.retransmitted
+                )?;
+            }
+            StepKind::Recv => writeln!(
+                out,
+                "  {name:>10} <----------  {rtd:<6} {:<9} {:<9} {:<9} {}",
+                counts.done, counts.retransmitted, counts.timeouts, counts.unexpected
+            )?,
+            StepKind::Pause => writeln!(
+                out,
+                "  {name:>10} [{:>7}]            {:<29} {}",
+                counts.sessions, counts.done, counts.unexpected
+            )?,
+            StepKind::SendCommand | StepKind::ReceiveCommand => {
+                let how = if label.kind == StepKind::SendCommand {
+                    "Sent"
+                } else {
+                    "Received"
+                };
+                let name = format!("[ {how} Command ]");
+                writeln!(out, "  {name:>23}        {}", counts.done)?;
+            }
+            StepKind::Nop => writeln!(out, "  {name:>10}")?,
+        }
+        if label.crlf {
+            writeln!(out)?;
+        }
+    }
+    Ok(())
 }
 
 fn statistics(out: &mut String, calls: &Calls, from: &Period, times: &Times) -> std::fmt::Result {
