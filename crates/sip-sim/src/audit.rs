@@ -195,6 +195,19 @@ impl Audit {
                 "an INVITE leads its media around the engines, to {to}"
             ));
         }
+        self.check_final(now_ms, from, to, bytes, is_astray);
+    }
+
+    /// If the message that was just read is a final response, it must not differ from another to
+    /// the same request.
+    fn check_final(
+        &mut self,
+        now_ms: u64,
+        from: SocketAddr,
+        to: SocketAddr,
+        bytes: &[u8],
+        is_astray: bool,
+    ) {
         let StartLine::Response { status: 200.., .. } = self.scratch.start_line() else {
             return;
         };
