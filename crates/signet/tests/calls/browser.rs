@@ -28,14 +28,16 @@ fn key_hash(certificate: &Path) -> String {
     hash
 }
 
-/// A server with a UDP and a wss listener, for pages of `origins`.
+/// A server with a UDP and a wss listener, for pages of `origins`. A page is told that it is
+/// registered however slow the disk is.
 fn start(folder: &Path, origins: &str) -> Serving {
     let config = folder.join("signet.toml");
     let whole = format!(
         "version = 1\ndata = \"data\"\ndomains = [\"{DOMAIN}\"]\nworkers = 2\n\
          [[listen]]\non = \"udp:127.0.0.1:0\"\n\
          [[listen]]\non = \"wss:127.0.0.1:0\"\n[listen.websocket]\norigins = [{origins}]\n\
-         [metrics]\nlisten = \"127.0.0.1:0\"\n"
+         [metrics]\nlisten = \"127.0.0.1:0\"\n\
+         [registrar]\nsave_timeout_ms = 60000\n"
     );
     fs::write(&config, whole).unwrap();
     let data = folder.join("data");
