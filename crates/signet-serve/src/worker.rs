@@ -269,12 +269,12 @@ impl sip_worker::Sockets for Sockets {
         self.net.trim();
     }
 
-    fn local_for(&mut self, to: &Target) -> Option<SocketAddr> {
-        let mut local = self.net.local_for(to)?;
+    fn ends_for(&mut self, to: &Target) -> Option<(SocketAddr, SocketAddr)> {
+        let (mut local, remote) = self.net.ends_for(to)?;
         if local.ip().is_unspecified() {
-            local.set_ip(self.ways.local_to(to.remote));
+            local.set_ip(self.ways.local_to(remote));
         }
-        Some(local)
+        Some((local, remote))
     }
 
     fn is_drained(&self) -> bool {

@@ -67,36 +67,37 @@ fn each_of_several_lanes_is_opened_once_and_again_when_it_died() {
 }
 
 #[test]
-fn the_address_that_a_message_leaves_from_is_that_which_the_peer_sees() {
+fn the_addresses_that_a_message_leaves_by_are_those_which_the_peer_sees() {
     let mut server = Bench::on(Transport::Tcp, "127.0.0.1");
     let mut client = client(NetConfig::default());
     let target = to(Transport::Tcp, server.addr());
-    assert_eq!(
-        client.net.local_for(&target),
-        None,
-        "there is no connection"
-    );
+    assert_eq!(client.net.ends_for(&target), None, "there is no connection");
     let mut seen = HashSet::new();
     for lane in [Lane::Shared, Lane::Nth(1), Lane::Call(7)] {
         let target = on(lane, &target);
         client.net.send(&target, &request("x"), 1);
         // It is known at once, while the connection is being opened.
-        let local = client.net.local_for(&target);
+        let ends = client.net.ends_for(&target);
         let flow = server.until_with(&mut [&mut client], message).0;
-        assert_eq!(local, Some(flow.remote));
+        assert_eq!(ends, Some((flow.remote, flow.local)));
         seen.insert(flow.remote);
-        let back = Target::back(&flow);
-        assert_eq!(server.net.local_for(&back), Some(flow.local));
+        let mut back = Target::back(&flow);
+        let seen_by_server = Some((flow.local, flow.remote));
+        assert_eq!(server.net.ends_for(&back), seen_by_server);
+        // RFC 3261 18.2.2: an answer's target has the port in Via, for the case that the
+        // connection is gone.
+        back.remote.set_port(5060);
+        assert_eq!(server.net.ends_for(&back), seen_by_server);
     }
     assert_eq!(seen.len(), 3);
     let elsewhere = on(Lane::Call(8), &target);
-    let shared = client.net.local_for(&target);
-    assert_eq!(client.net.local_for(&elsewhere), shared);
+    let shared = client.net.ends_for(&target);
+    assert_eq!(client.net.ends_for(&elsewhere), shared);
     let one_flow = Target {
         may_open: false,
         ..target
     };
-    assert_eq!(client.net.local_for(&one_flow), None);
+    assert_eq!(client.net.ends_for(&one_flow), None);
 }
 
 #[test]
@@ -106,7 +107,10 @@ fn a_datagram_leaves_from_its_listener() {
     let bench = Bench::new(&[all, one], NetConfig::default());
     let mut target = to(Transport::Udp, "127.0.0.1:9".parse().unwrap());
     let port = |listener| bench.net.local_addr(ListenerId(listener)).unwrap().port();
-    let local = |target: &Target| bench.net.local_for(target).map(|local| local.to_string());
+    let local = |target: &Target| {
+        let ends = bench.net.ends_for(target);
+        ends.map(|(local, _)| local.to_string())
+    };
     assert_eq!(local(&target), Some(format!("0.0.0.0:{}", port(0))));
     target.local = Some("127.0.0.7".parse().unwrap());
     assert_eq!(local(&target), Some(format!("127.0.0.7:{}", port(0))));

@@ -156,7 +156,7 @@ impl sip_worker::Sockets for Sockets {
         self.messages_in
     }
 
-    fn local_for(&mut self, _: &Target) -> Option<SocketAddr> {
+    fn ends_for(&mut self, _: &Target) -> Option<(SocketAddr, SocketAddr)> {
         None
     }
 

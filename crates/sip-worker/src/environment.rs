@@ -140,9 +140,9 @@ pub trait Sockets {
     fn held_bytes(&self) -> usize;
     /// Gives back memory that nothing needs.
     fn trim(&mut self);
-    /// The address of this server from which a message that was just sent there leaves; `None`
-    /// where it had no way to go. Asked while messages are traced.
-    fn local_for(&mut self, to: &Target) -> Option<SocketAddr>;
+    /// The addresses of this server and of the peer between which a message goes that was just
+    /// sent there; `None` where it had no way to go. Asked while messages are traced.
+    fn ends_for(&mut self, to: &Target) -> Option<(SocketAddr, SocketAddr)>;
     /// Whether the last turn left nothing to read.
     fn is_drained(&self) -> bool;
     /// How long what was read last had waited, where that is known of all that have more to read.

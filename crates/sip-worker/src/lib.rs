@@ -627,11 +627,12 @@ impl<E: Environment> Worker<E> {
     /// Shows a message that was just given to this worker's sockets.
     fn trace_out(&self, sockets: &mut E::Sockets, to: &Target, bytes: &[u8]) {
         if self.is_traced {
+            let (local, remote) = sockets.ends_for(to).unzip();
             self.parts.trace.message(&Passing {
                 direction: Direction::Out,
                 transport: to.transport,
-                local: sockets.local_for(to),
-                remote: to.remote,
+                local,
+                remote: remote.unwrap_or(to.remote),
                 bytes,
             });
         }

@@ -41,13 +41,14 @@ impl Net {
         }
     }
 
-    /// The address from which a message leaves that was just queued for `to`: of the
-    /// connection that took it, or of the listener whose datagram it is. That of a datagram is
-    /// unspecified where the listener has all addresses and the route decides. `None` where
-    /// nothing took it.
-    pub fn local_for(&self, to: &Target) -> Option<SocketAddr> {
+    /// The addresses from which and to which a message leaves that was just queued for `to`: of
+    /// the connection that took it, whose peer may have another port than `to` says, or of the
+    /// listener whose datagram it is. The first is unspecified for a datagram where the listener
+    /// has all addresses and the route decides. `None` where nothing took it.
+    pub fn ends_for(&self, to: &Target) -> Option<(SocketAddr, SocketAddr)> {
         if to.transport != Transport::Udp {
-            return self.known_conn(to).map(|conn| conn.flow.local);
+            let conn = self.known_conn(to)?;
+            return Some((conn.flow.local, conn.flow.remote));
         }
         let listener = self.listeners.get(usize::from(to.listener.0))?;
         let mut local = listener.local;
@@ -58,7 +59,7 @@ impl Net {
         if let Some(ip) = to.local.filter(|_| local.ip().is_unspecified()) {
             local.set_ip(ip);
         }
-        Some(local)
+        Some((local, to.remote))
     }
 
     /// The connection to a target that there is.

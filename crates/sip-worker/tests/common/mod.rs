@@ -155,7 +155,7 @@ impl sip_worker::Sockets for Wire {
         0
     }
     fn trim(&mut self) {}
-    fn local_for(&mut self, _: &Target) -> Option<SocketAddr> {
+    fn ends_for(&mut self, _: &Target) -> Option<(SocketAddr, SocketAddr)> {
         None
     }
     fn is_drained(&self) -> bool {
