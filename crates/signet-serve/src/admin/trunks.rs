@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
-use sip_engine::trunk::{Shown as Known, State as Standing, Trunk};
+use sip_engine::trunk::{Failure, Shown as Known, State as Standing, Trunk};
 use sip_net::clock;
 
 use super::ask::{Nothing, ask_running, tell};
@@ -111,6 +111,9 @@ impl Shown {
         }
         if let Some(realm) = &self.realm {
             let _ = write!(text, "; challenges of realm \"{realm}\" are answered");
+            if self.why.as_deref() == Some(Failure::ForeignRealm.name()) {
+                text.push_str(" and no others: the log says which realm it asks for");
+            }
         }
         if self.refused_for_s > 0 {
             let left = lasting(self.refused_for_s);
@@ -205,6 +208,19 @@ mod tests {
             "p: sip:4930@p.example is not registered since 60 s (wrong_password, 3 in a row), asked for again in \
              90 s; 192.0.2.9:5060 answered 401; challenges of realm \"p.example\" are answered; its password was \
              refused, nothing is sent to it for 30 s\n"
+        );
+        let foreign = Shown {
+            state: Some("failing".to_owned()),
+            why: Some("foreign_realm".to_owned()),
+            failures_in_a_row: 1,
+            last_status: Some(401),
+            ..shown()
+        };
+        assert_eq!(
+            told(foreign),
+            "p: sip:4930@p.example is not registered since 60 s (foreign_realm, 1 in a row), asked for again in \
+             90 s; 192.0.2.9:5060 answered 401; challenges of realm \"p.example\" are answered and no others: \
+             the log says which realm it asks for\n"
         );
         let bare = Shown {
             account: None,
