@@ -3,6 +3,7 @@
 
 mod page;
 
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -194,10 +195,15 @@ pub(crate) fn bind(addr: SocketAddr) -> Result<TcpListener, Error> {
     let bound = TcpListener::bind(addr)
         .and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
     bound.map_err(|error| {
-        Error::new(
-            format!("cannot serve metrics on {addr}: {error}"),
-            "name another address, for example: --metrics 127.0.0.1:9091",
-        )
+        let another = "name another address, for example: --metrics 127.0.0.1:9091";
+        let remedy = match error.kind() {
+            ErrorKind::AddrInUse => format!(
+                "another program has that port. Which one: ss -ltnp 'sport = :{}'; or {another}",
+                addr.port()
+            ),
+            _ => another.to_owned(),
+        };
+        Error::new(format!("cannot serve metrics on {addr}: {error}"), remedy)
     })
 }
 

@@ -149,7 +149,12 @@ pub fn serve(source: Source) -> Result<(), Error> {
         let _in_runtime = runtime.enter();
         Signals::new()?
     };
-    let metrics = config.metrics.listen.map(metrics::bind).transpose()?;
+    let metrics = config.metrics.listen.map(metrics::bind).transpose();
+    let metrics = metrics.map_err(|error| {
+        // The server that runs on the folder has that port too, as a rule.
+        let taken = DataDir::open(&config.data).and_then(|data| data.lock().map(drop));
+        taken.err().unwrap_or(error)
+    })?;
     let server = Server::start(source, config)?;
     let metrics_addr = metrics
         .as_ref()

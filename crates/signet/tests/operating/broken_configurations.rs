@@ -501,9 +501,19 @@ fn what_is_wrong_at_a_start_names_what_may_be_changed() {
     let server = Serving::start(folder.path(), &data, &["--config", text(&file)]);
     server.wait_for_log("there are no users in");
     server.wait_for_log(&format!("signet user add NAME --config {}", text(&file)));
-    let second = fail(&["serve", "--config", text(&file)], "");
-    assert!(second.contains("a server runs already"), "{second}");
+    // The address for figures is taken as well, as it is where the file names it.
+    let figures = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = figures.local_addr().unwrap().to_string();
+    let again = ["serve", "--config", text(&file), "--metrics", at.as_str()];
+    for arguments in [&again[..3], &again[..]] {
+        let second = fail(arguments, "");
+        assert!(second.contains("a server runs already"), "{second}");
+    }
     drop(server);
+    let error = fail(&again, "");
+    let port = at.rsplit(':').next().unwrap();
+    let shows = format!("ss -ltnp 'sport = :{port}'");
+    assert!(error.contains(&shows), "{error}");
     let nobody = run(&["bindings", "nobody", "--data", text(&data)], "");
     let said = String::from_utf8_lossy(&nobody.stdout);
     assert!(said.contains("nobody has no contacts"), "{said}");
