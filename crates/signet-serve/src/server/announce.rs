@@ -121,7 +121,7 @@ fn describe(server: &Server, metrics: Option<SocketAddr>) -> String {
     };
     if config.authentication.required {
         text += &format!(
-            "Next, in another terminal:\n  signet user{chosen} add alice\n    adds a user; you choose the password, or one is made and shown once\n"
+            "Next, in another terminal:\n  signet user add alice{chosen}\n    adds a user; you choose the password, or one is made and shown once\n"
         );
     } else {
         text += "Authentication is off: whoever reaches these addresses can register and call as anybody.\n";
@@ -134,7 +134,12 @@ fn describe(server: &Server, metrics: Option<SocketAddr>) -> String {
         "  On the phone: user alice, domain {domain} or this machine's address, proxy {}\n",
         proxy_for_phones(server, &address)
     );
-    if accepting(server).any(|(transport, _)| transport.is_secure()) {
+    // A listener with certificates of its own shows none of this authority's.
+    let shows_own = server.planned.iter().any(|planned| {
+        let is_secure = planned.accept && planned.at.transport.is_secure();
+        is_secure && planned.security.pairs().next().is_none()
+    });
+    if shows_own {
         text += &format!(
             "    it checks the server by this authority: {}\n",
             server.data.file("ca.pem").display()

@@ -425,6 +425,15 @@ fn a_certificate_for_another_domain_is_warned_of() {
     );
     let file = write(folder.path(), &listen("good"));
     assert!(!succeed(&["check", text(&file)], "").contains("its certificates are for"));
+    // Phones that are given the data folder's authority would refuse that certificate.
+    let data = folder.path().join("data");
+    let server = Serving::start(folder.path(), &data, &["--config", text(&file)]);
+    server.wait_for_log("Ctrl-C ends the server");
+    let told = fs::read_to_string(&server.log).unwrap();
+    assert!(
+        told.contains(" over TLS") && !told.contains("ca.pem"),
+        "{told}"
+    );
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn a_server_starts_answers_and_ends() {
     let told = fs::read_to_string(&server.log).unwrap();
     assert!(told.contains(" serves example.com"), "{told}");
     assert!(
-        told.contains(&format!("signet user --data {} add alice", data.display())),
+        told.contains(&format!("signet user add alice --data {}", data.display())),
         "{told}"
     );
     assert!(told.contains("ca.pem"), "{told}");
