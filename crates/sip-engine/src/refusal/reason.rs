@@ -78,7 +78,7 @@ reasons! {
     /// algorithm: `signet user list`.
     UnknownUser = "unknown_user", Strangers, Warn;
     /// Too many passwords before this one were wrong, so it was not looked at: wait, or look
-    /// who guesses.
+    /// who guesses. `signet bans lift ADDRESS` forgets them, once the phone has the right one.
     TooManyGuesses = "too_many_guesses", Strangers, Warn;
     /// The digest is right and was used before: somebody replays what he overheard, or a phone
     /// repeats itself.
@@ -194,7 +194,8 @@ reasons! {
     NotRelayed = "not_relayed", Users, Warn;
     /// It leads into a network to which nothing is relayed: `proxy.relay_denied`.
     NetworkDenied = "network_denied", Users, Warn;
-    /// It names a gateway, which is reached by a `[[route]]` alone.
+    /// It names a gateway, which is reached by a `[[route]]` alone. Within a call the route in it
+    /// does not prove itself, as where the gateway's Contact is in `proxy.relay_denied`.
     NamesGateway = "names_gateway", Users, Warn;
     /// The Request-URI, or the route, cannot be read.
     UnreadableUri = "unreadable_uri", Users, Info;
