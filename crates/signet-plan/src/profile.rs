@@ -426,7 +426,7 @@ fn others() -> String {
     if names.is_empty() {
         String::new()
     } else {
-        format!(", or name a shipped one: {}", names.join(", "))
+        format!(", or take a shipped one: --profile {}", names.join(" or "))
     }
 }
 
