@@ -252,7 +252,7 @@ impl Health {
             let sentence = format!(
                 "{} of {} arrivals were not sent, because a bound of the generator held them \
                  back, so the load was lighter than it says: raise the bound on calls under \
-                 way, ports or open files, or lower the rate.",
+                 way, ports or open files, take more agents, or lower the rate.",
                 begun.saturating_sub(self.sent),
                 self.due
             );

@@ -533,6 +533,16 @@ mod tests {
     }
 
     #[test]
+    fn who_names_a_server_without_its_option_is_told_of_it() {
+        for job in ["call", "register", "peak"] {
+            let parsed = Args::try_parse_from(["signet", "load", job, "192.0.2.1"]);
+            let error = parsed.err().map(|error| error.to_string());
+            let usage = format!("Usage: signet load {job} --to <URI> ");
+            assert!(error.is_some_and(|error| error.contains(&usage)), "{job}");
+        }
+    }
+
+    #[test]
     fn no_help_has_what_the_reader_of_arguments_takes_for_a_line_break() {
         fn look_at(command: &clap::Command) -> usize {
             let helps = command.get_arguments().flat_map(|arg| {

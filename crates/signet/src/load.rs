@@ -32,12 +32,21 @@ use values::{TlsOffer, called_resume_by, lifetime, resume_by, resume_share, time
 #[derive(Debug, Subcommand)]
 pub(crate) enum LoadCommand {
     /// Make calls, INVITE to BYE, or a mix of flows
+    #[command(
+        override_usage = "signet load call --to <URI> [OPTIONS]\n       signet load call --self [OPTIONS]"
+    )]
     Call(Box<CallOptions>),
     /// Register agents, renew or remove their registrations
+    #[command(
+        override_usage = "signet load register --to <URI> [OPTIONS]\n       signet load register --self [OPTIONS]"
+    )]
     Register(Box<RegisterOptions>),
     /// Be the called side: ring, answer, until interrupted
     Answer(Box<AnswerOptions>),
     /// Find the highest rate that the server sustains
+    #[command(
+        override_usage = "signet load peak --to <URI> [OPTIONS]\n       signet load peak --self [OPTIONS]"
+    )]
     Peak(Box<PeakOptions>),
     /// Drive parts of loads for a controller on another machine
     Worker(WorkerArgs),

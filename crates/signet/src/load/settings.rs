@@ -144,7 +144,8 @@ impl When {
                 Schedule::constant(rate, nanoseconds(self.duration))
             }
             Ok(_) => return Err(format!("--rate {}: write a rate above 0", self.rate)),
-            Err(_) => Schedule::parse(&self.rate).map_err(|error| format!("--rate: {error}"))?,
+            Err(_) => Schedule::parse(&self.rate)
+                .map_err(|error| format!("--rate: {error}; or a number alone, as 100"))?,
         };
         if self.poisson {
             schedule = schedule.poisson(self.seed);
