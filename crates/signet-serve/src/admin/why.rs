@@ -86,7 +86,8 @@ impl Answer {
         let _ = match self.refusals.len() {
             0 => writeln!(
                 text,
-                "no such refusal among the last {} that are kept; signet_refusals_total counts them all",
+                "no such refusal among the last {} that are kept; signet_refusals_total counts them all\n  \
+                 what a called phone or a provider answered is none: the call's record has it, or signet trace",
                 self.kept
             ),
             found => writeln!(text, "{found} of the last {} that are kept", self.kept),
@@ -315,7 +316,7 @@ mod tests {
         );
         let none = Answer::new(&[], &Wanted::default()).text();
         assert!(
-            none.starts_with("no such refusal among the last 0"),
+            none.starts_with("no such refusal among the last 0") && none.contains("signet trace"),
             "{none}"
         );
     }
