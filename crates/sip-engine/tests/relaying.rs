@@ -515,6 +515,51 @@ fn a_gateway_shows_itself_within_a_dialog() {
 }
 
 #[test]
+fn what_a_gateway_stands_before_is_reached_by_it_alone() {
+    // What answers runs beside the gateway's proxy.
+    const BEHIND: &str = "sip:+1900555@127.0.0.1:5080";
+    for (record, is_reached) in [
+        ("sip:203.0.113.50;lr", true),
+        ("sip:gw.example.net;lr", true),
+        // A strict router, and a place that is no gateway's.
+        ("sip:203.0.113.50", false),
+        ("sip:203.0.113.66;lr", false),
+    ] {
+        let mut bed = Bed::new(with_gateways());
+        let sent = by_alice(&mut bed, "sip:+1900555@example.org", "");
+        let ours = sent[1].header(HeaderName::RecordRoute).unwrap();
+        let text = response(&sent[1], 200, "g", &format!("Contact: <{BEHIND}>\r\n"));
+        let both = format!("Record-Route: <{record}>\r\nRecord-Route: {ours}");
+        let text = text.replacen(&format!("Record-Route: {ours}"), &both, 1);
+        let ok = only(bed.receive(&flow(Transport::Udp, GATEWAY), &text));
+        let mut within = |method: &str, cseq: u32, routes: usize| {
+            let mut within = request(method, BEHIND, Transport::Udp);
+            within.from = "<sip:alice@example.org>;tag=a".into();
+            within.to = ok.header(HeaderName::To).unwrap();
+            within.call_id = String::from_utf8_lossy(ok.message.call_id()).into_owned();
+            within.cseq = cseq;
+            for route in ok.all(HeaderName::RecordRoute).iter().rev().take(routes) {
+                within = within.with(&format!("Route: {route}\r\n"));
+            }
+            let sent = bed.receive(&alice(Transport::Udp), &within.text());
+            match sent.is_empty() {
+                true => resolved(&mut bed, &[GATEWAY]),
+                false => sent,
+            }
+        };
+        refused(within("INVITE", 8, 1), 407, record);
+        let sent = within("BYE", 9, 2);
+        if is_reached {
+            let bye = only(sent);
+            assert_eq!(bye.to.remote.to_string(), GATEWAY, "{record}");
+            assert_eq!((&*bye.method(), bye.uri()), ("BYE", BEHIND), "{record}");
+        } else {
+            assert!(sent.iter().all(|sent| sent.status() >= 400), "{record}");
+        }
+    }
+}
+
+#[test]
 fn who_is_called_by_anothers_name_reaches_the_caller_alone_by_it() {
     const SHOWN: &str = "sip:x@203.0.113.99";
     let mut bed = Bed::new(with_gateways());

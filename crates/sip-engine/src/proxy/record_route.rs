@@ -304,6 +304,13 @@ fn shown_as(
     target: Option<Uri<'_>>,
     next: Option<&Uri<'_>>,
 ) -> Shown {
+    // A gateway that puts itself on the route reads the target itself: what 127.0.0.1 is to it is
+    // not what it is here. The token is good by that route alone.
+    let is_gateways = |next: &&Uri<'_>| {
+        let from_it = source.is_some_and(|source| relay.is_gateways(source));
+        from_it && next.has_param("lr") && relay.leads_to_gateway(next)
+    };
+    let target = target.filter(|_| next.filter(is_gateways).is_none());
     let both = [target.as_ref(), next];
     let shown = both
         .into_iter()

@@ -194,8 +194,8 @@ reasons! {
     NotRelayed = "not_relayed", Users, Warn;
     /// It leads into a network to which nothing is relayed: `proxy.relay_denied`.
     NetworkDenied = "network_denied", Users, Warn;
-    /// It names a gateway, which is reached by a `[[route]]` alone. Within a call the route in it
-    /// does not prove itself, as where the gateway's Contact is in `proxy.relay_denied`.
+    /// It names a gateway, which is reached by a `[[route]]` alone. Within a call its route does not
+    /// prove itself: the phone has changed it, or the gateway's Contact is in `proxy.relay_denied`.
     NamesGateway = "names_gateway", Users, Warn;
     /// The Request-URI, or the route, cannot be read.
     UnreadableUri = "unreadable_uri", Users, Info;
