@@ -8,7 +8,7 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use sip_net::testing::{DnsServer, Record, uninterrupted};
-use support::{Server, TestDir, free_port, in_namespace};
+use support::{Server, TestDir, free_port, in_namespace, phone_socket};
 
 #[test]
 fn a_dead_server_is_passed_over() {
@@ -37,7 +37,7 @@ fn a_dead_server_is_passed_over() {
         );
         let server =
             Server::start_with_config(folder.path(), &config, ([127, 0, 0, 1], port).into());
-        let caller = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let caller = phone_socket("127.0.0.1");
         let local = caller.local_addr().unwrap();
         let invite = format!(
             "INVITE sip:bob@other.test SIP/2.0\r\nVia: SIP/2.0/UDP {local};branch=z9hG4bKdns1;rport\r\nMax-Forwards: 70\r\n\

@@ -5,12 +5,11 @@
 mod support;
 
 use std::collections::BTreeSet;
-use std::net::UdpSocket;
 use std::time::Duration;
 
 use sip_net::testing::uninterrupted;
 use support::command::{Serving, succeed, text};
-use support::{small_disk, with_small_disk};
+use support::{phone_socket, small_disk, with_small_disk};
 
 /// Registrations that are tried at most; the disk is full long before.
 const USERS_MAX: u32 = 5_000;
@@ -34,7 +33,7 @@ fn nothing_acknowledged_is_lost() {
         // The log has a folder beside the small disk: it must not fill that.
         let folder = support::TestDir::new("full-disk");
         let mut server = Serving::start(folder.path(), &data, &arguments);
-        let phone = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let phone = phone_socket("127.0.0.1");
         phone
             .set_read_timeout(Some(Duration::from_secs(10)))
             .unwrap();

@@ -13,7 +13,7 @@ pub mod phone;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, SocketAddrV4, TcpStream, UdpSocket};
+use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -268,6 +268,18 @@ pub fn unique() -> String {
 /// A port that is free on 127.0.0.1 for UDP and TCP, and so is the one after it.
 pub fn free_port() -> u16 {
     sip_net::testing::free_ports(2)
+}
+
+/// A phone's datagram socket, whose port no server that runs has for connections: a contact that
+/// leads to a listener of the server's own is refused, whatever its transport.
+pub fn phone_socket(ip: &str) -> UdpSocket {
+    for _ in 0..100 {
+        let socket = UdpSocket::bind((ip, 0)).unwrap();
+        if TcpListener::bind(socket.local_addr().unwrap()).is_ok() {
+            return socket;
+        }
+    }
+    panic!("all ports of {ip} are listened at");
 }
 
 /// Waits until a program takes datagrams or connections at that port, whatever its address; `log`

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use md5::{Digest, Md5};
 use sip_net::testing::{Received, WebSocketClient, uninterrupted, upgrade_request};
 
-use super::unique;
+use super::{phone_socket, unique};
 
 /// How long anything may take on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -90,7 +90,7 @@ impl Phone {
 
     /// The same at that address of this host.
     pub fn udp_at(ip: &str, server: SocketAddr, user: &str, domain: &str) -> Self {
-        let socket = UdpSocket::bind((ip, 0)).unwrap();
+        let socket = phone_socket(ip);
         socket.connect(server).unwrap();
         socket
             .set_read_timeout(Some(Duration::from_secs(1)))
