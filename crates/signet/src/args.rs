@@ -543,6 +543,19 @@ mod tests {
     }
 
     #[test]
+    fn the_options_of_a_load_stand_under_headings() {
+        for job in ["call", "register", "peak"] {
+            let parsed = Args::try_parse_from(["signet", "load", job, "--help"]);
+            let help = parsed
+                .err()
+                .map_or(String::new(), |error| error.to_string());
+            let (_, bare) = help.split_once("\nOptions:\n").unwrap_or_default();
+            let bare = bare.split("\n\n").next().unwrap_or_default();
+            assert!(bare.trim_start().starts_with("-h, --help"), "{help}");
+        }
+    }
+
+    #[test]
     fn no_help_has_what_the_reader_of_arguments_takes_for_a_line_break() {
         fn look_at(command: &clap::Command) -> usize {
             let helps = command.get_arguments().flat_map(|arg| {

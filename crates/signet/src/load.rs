@@ -118,13 +118,13 @@ struct PathArgs {
     /// calling threads do it themselves
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=64))]
     handshake_threads: u8,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "WebSocket")]
     websocket: WebSocketOptions,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "TLS")]
     tls: TlsOptions,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "TLS of the called side here")]
     called_tls: CalledTlsOptions,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Times")]
     timing: Timing,
 }
 
@@ -288,11 +288,11 @@ struct When {
 
 #[derive(Debug, Args)]
 pub(crate) struct CallOptions {
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Server and connections")]
     path: PathArgs,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Agents")]
     who: Who,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Load")]
     when: When,
     /// How long calls are held: 0, 2s, uniform:1s..5s, exp:3s
     #[arg(long, value_name = "TIME", default_value = "0")]
@@ -303,21 +303,21 @@ pub(crate) struct CallOptions {
     /// Flows and their weights: call=8,register=1,options=1
     #[arg(long, value_name = "MIX", default_value = "call")]
     mix: Mix,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "S/MIME")]
     smime: SmimeOptions,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Workers")]
     fleet: FleetArgs,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Result")]
     result: ResultArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RegisterOptions {
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Server and connections")]
     path: PathArgs,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Agents")]
     who: Who,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Load")]
     when: When,
     /// Renew registrations: all agents are registered before the run
     #[arg(long, conflicts_with = "remove")]
@@ -329,9 +329,9 @@ pub(crate) struct RegisterOptions {
     /// counters storm_* of the result tell how they came back
     #[arg(long, value_name = "TIME", value_parser = time)]
     storm_at: Option<Duration>,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Workers")]
     fleet: FleetArgs,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Result")]
     result: ResultArgs,
 }
 

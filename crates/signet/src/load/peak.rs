@@ -17,76 +17,96 @@ use super::{PathArgs, Who};
 
 #[derive(Debug, Args)]
 pub(crate) struct PeakOptions {
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Server and connections")]
     path: PathArgs,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Agents")]
     who: Who,
     /// How long calls are held
-    #[arg(long, value_name = "TIME", default_value = "0")]
+    #[arg(long, value_name = "TIME", default_value = "0", help_heading = "Load")]
     hold: Span,
     /// How long the called side here rings
-    #[arg(long, value_name = "TIME", default_value = "0")]
+    #[arg(long, value_name = "TIME", default_value = "0", help_heading = "Load")]
     ring: Span,
     /// Flows and their weights
-    #[arg(long, value_name = "MIX", default_value = "call")]
+    #[arg(
+        long,
+        value_name = "MIX",
+        default_value = "call",
+        help_heading = "Load"
+    )]
     mix: Mix,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "S/MIME")]
     smime: SmimeOptions,
     /// Where to begin
-    #[arg(long, value_name = "RATE", default_value_t = 100.0)]
+    #[arg(
+        long,
+        value_name = "RATE",
+        default_value_t = 100.0,
+        help_heading = "Search"
+    )]
     start: f64,
     /// The lowest rate to try; a sixteenth of --start if left out
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", help_heading = "Search")]
     rate_min: Option<f64>,
     /// The highest rate to try
-    #[arg(long, value_name = "RATE", default_value_t = 200_000.0)]
+    #[arg(
+        long,
+        value_name = "RATE",
+        default_value_t = 200_000.0,
+        help_heading = "Search"
+    )]
     rate_max: f64,
     /// How many arrivals may fail: 0, 1%, 4%
-    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share, help_heading = "Search")]
     failures_max: f64,
     /// The longest set-up delay
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Search")]
     delay_max: Option<Duration>,
     /// Which percentile of the delay is held against it
-    #[arg(long, value_name = "PERCENT", default_value_t = 99.0)]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t = 99.0,
+        help_heading = "Search"
+    )]
     delay_percent: f64,
     /// How long each try lasts
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time, help_heading = "Search")]
     try_time: Duration,
     /// How long to rest after a try that was not held
-    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = time, help_heading = "Search")]
     rest: Duration,
     /// How often the whole search is done
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3, help_heading = "Search")]
     repeats: u32,
     /// Most tries of all repeats together
-    #[arg(long, value_name = "N", default_value_t = 200)]
+    #[arg(long, value_name = "N", default_value_t = 200, help_heading = "Search")]
     tries_max: u32,
     /// How close the search comes, as a share of the rate
-    #[arg(long, value_name = "SHARE", default_value = "2%", value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value = "2%", value_parser = share, help_heading = "Search")]
     precision: f64,
     /// Then RFC 7502's algorithm, with this many attempts a try
-    #[arg(long, value_name = "ATTEMPTS", num_args = 0..=1, default_missing_value = "50000")]
+    #[arg(long, value_name = "ATTEMPTS", num_args = 0..=1, default_missing_value = "50000", help_heading = "Search")]
     rfc7502: Option<u64>,
     /// Seed of all random choices
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Search")]
     seed: u64,
     /// Watch a process and its children in each try, 4711 or server=4711: CPU time and memory,
     /// each for itself; several times if you like
-    #[arg(long, value_name = "[NAME=]PID")]
+    #[arg(long, value_name = "[NAME=]PID", help_heading = "Search")]
     watch_pid: Vec<WatchTarget>,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Workers")]
     fleet: FleetArgs,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Doubts")]
     doubts: DoubtArgs,
     /// Write the result as JSON; - for the standard output
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Result")]
     json: Option<PathBuf>,
     /// Print the result only
-    #[arg(long, short)]
+    #[arg(long, short, help_heading = "Result")]
     quiet: bool,
     /// Do not first look for the generator's own peak
-    #[arg(long)]
+    #[arg(long, help_heading = "Result")]
     no_check_self: bool,
 }
 

@@ -34,7 +34,7 @@ pub(super) struct ResultArgs {
     /// itself; several times if you like
     #[arg(long, value_name = "[NAME=]PID")]
     watch_pid: Vec<WatchTarget>,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Doubts")]
     doubts: DoubtArgs,
     /// Do not first drive the same load straight to a called side here
     #[arg(long)]
