@@ -39,6 +39,9 @@ pub struct DataDir {
 /// The database's file in the folder.
 pub(crate) const DATABASE: &str = "signet.db";
 
+/// How long a command waits for the lock of the server's database, which the server has while it
+/// writes: on a slow disk longer than a registration may wait for it.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a command waits for another that has the folder, and how often it looks.
 const OTHERS_PATIENCE: Duration = Duration::from_secs(2);
 const OTHERS_STEP: Duration = Duration::from_millis(20);
@@ -204,13 +207,13 @@ impl DataDir {
     pub(crate) fn open_database(&self) -> Result<Database, Error> {
         let file = self.database();
         if !file.exists() {
-            return Ok(Database::open(&file)?);
+            return Ok(Database::open(&file)?.with_patience(LOCK_PATIENCE)?);
         }
         let until = Instant::now() + OTHERS_PATIENCE;
         loop {
             match Database::open_as_it_is(&file) {
                 Err(error) if error.kind() == StoreErrorKind::Older => {}
-                opened => return Ok(opened?),
+                opened => return Ok(opened?.with_patience(LOCK_PATIENCE)?),
             }
             let held = match self.lock() {
                 Ok(_no_server) => return Ok(Database::open(&file)?),

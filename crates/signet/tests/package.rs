@@ -59,7 +59,7 @@ fn the_package_is_installed_serves_and_goes() {
     let output = Command::new("flock")
         .arg("--close")
         .arg(lock)
-        .args(["timeout", "--signal=KILL", "240"])
+        .args(["timeout", "--signal=KILL", "400"])
         .args(["unshare", "--mount", "--pid", "--net", "--cgroup", "--uts"])
         .args(["--ipc", "--fork", "--kill-child", "bash"])
         .arg(scripts.join("boot.sh"))

@@ -158,6 +158,12 @@ impl Database {
         Self::open_prepared(path, Outdated::Refuse)
     }
 
+    /// Lets each statement wait so long for another process's lock before it fails.
+    pub fn with_patience(self, at_most: Duration) -> Result<Self, StoreError> {
+        self.connection.busy_timeout(at_most)?;
+        Ok(self)
+    }
+
     /// The path that it was opened with.
     pub fn path(&self) -> &Path {
         &self.path

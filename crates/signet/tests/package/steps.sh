@@ -157,7 +157,8 @@ systemctl start signet
 
 echo "step: manual pages and completions"
 for page in /usr/share/man/man1/signet*.1.gz; do
-    [ -z "$(man --warnings -E UTF-8 -l "$page" 2>&1 >/dev/null)" ]
+    said=$(man --warnings -E UTF-8 -l "$page" 2>&1 >/dev/null)
+    [ -z "$said" ] || { echo "$page: $said"; exit 1; }
 done
 bash -n /usr/share/bash-completion/completions/signet
 
